@@ -32,6 +32,7 @@ from bench.servers import unsynced_nats
 from gpuledger.domain.fact import Fact
 from gpuledger.edge.extender.cluster import PodWriter
 from gpuledger.edge.extender.holdings import Holdings
+from gpuledger.edge.extender.pods import read_pod
 from gpuledger.edge.extender.server import ExtenderServer
 from gpuledger.edge.extender.service import Extender, ExtenderLeadership
 from gpuledger.edge.extender.settings import ExtenderSettings
@@ -175,9 +176,9 @@ async def _bound_alone(client: KubeClient, binds: int) -> float:
     writer = PodWriter(client, breaker, NAMES, 30.0)
 
     async def bind(pod: dict[str, Any]) -> None:
-        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        await writer.annotate("default", name, uid, '{"gpu":[{"minor":0}]}')
-        await writer.bind("default", name, uid, "node-0")
+        found = read_pod(pod, NAMES)
+        await writer.annotate(found, '{"gpu":[{"minor":0}]}')
+        await writer.bind("default", found.name, found.uid, "node-0")
 
     began_s = perf_counter()
     await at_once(bind(pod) for pod in pods)

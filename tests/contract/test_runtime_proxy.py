@@ -192,6 +192,24 @@ async def test_a_changed_message_reaches_the_runtime_and_success_is_reported(
     assert [call.messages for call in runtime.calls] == [[b"ABC"], [b"abc"], [b"DEF"]]
 
 
+async def test_a_report_that_fails_or_takes_long_holds_up_no_answer(folder: Path, runtime: ContainerRuntime) -> None:
+    go_on, ended = asyncio.Event(), []
+
+    async def change(message: bytes) -> ChangedMessage:
+        async def on_success() -> None:
+            await go_on.wait()
+            ended.append(message)
+            raise OSError("the disk is full")
+
+        return ChangedMessage(message, on_success)
+
+    async with proxied(folder, {CREATE: change}) as kubelet:
+        await unary(kubelet, CREATE, b"abc")
+        assert ended == []
+        go_on.set()
+    assert ended == [b"abc"], "the end of the proxy waits for it"
+
+
 async def test_a_refused_message_never_reaches_the_runtime(folder: Path, runtime: ContainerRuntime) -> None:
     async def refuse(message: bytes) -> ChangedMessage:
         raise CallRefusedError("Why, and what to do.")

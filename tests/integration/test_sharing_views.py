@@ -17,16 +17,19 @@ from gpuledger.db.engine import connect
 from gpuledger.db.views import view_of
 from gpuledger.domain.sharing.rows import SPECS
 from gpuledger.events.envelope import Decoded
+from gpuledger.events.rule import RuleEnforced
+from gpuledger.events.runtime import NodeGpuCheckpointsObserved
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.projection.runner import Runner
 from gpuledger.readmodels.projections import SharesProjection
 from gpuledger.tools.queries.rows import rows_at
-from support.events import RecordedFact, folded, hour, log_of, numbered
+from support.events import RecordedFact, event, folded, hour, log_of, numbered
 from support.projections import QUICK, execute, publish, table
 from support.sharing import (
     TYPES,
     gone,
     gpu,
+    having,
     observed,
     of_gpus,
     released,
@@ -50,6 +53,8 @@ STORY = story(
     ("ml/c", 3, released("c")),
     ("ml/d", 3, observed("d", node="n2", allocation=of_gpus(share(0, 100)))),
     ("ml/e", 4, observed("e", requests={"gpu-core": 60, "gpu-memory-ratio": 60})),
+    ("n1", 4, having(old="GPU-1")),
+    ("n1", 6, having()),
     (
         "ml/f",
         5,
@@ -68,9 +73,13 @@ BY_HAND = story(
 )
 
 
+IN_FORCE = event(RuleEnforced(), NodeGpuCheckpointsObserved.TYPE, source="/services/sources", event_id="in-force")
+"""What agents record of a type counts behind it."""
+
+
 async def fold(url: str, events: list[Decoded]) -> None:
     ledger = MemoryLedger()
-    head = await publish(ledger, events)
+    head = await publish(ledger, [IN_FORCE, *events])
     await Runner(SharesProjection(), ledger, url, settings=QUICK).catch_up(head)
 
 
@@ -191,12 +200,12 @@ async def test_what_people_wrote_by_hand_shows(url: str) -> None:
 
 @pytest.mark.parametrize("size", [1, 3])
 async def test_processes_that_start_again_read_the_past_back(url: str, size: int) -> None:
-    ledger, events = MemoryLedger(), list(reversed([*STORY, *story(("ml/a", 9, gone("a")))]))
-    events = [one._replace(id=str(number), number=number) for number, one in enumerate(events, 1)]
+    ledger, late = MemoryLedger(), list(reversed([*STORY, *story(("ml/a", 9, gone("a")))]))
+    events = [IN_FORCE, *(one._replace(id=str(number), number=number) for number, one in enumerate(late, 1))]
     for at in range(0, len(events), size):
         head = await publish(ledger, events[at : at + size])
         await Runner(SharesProjection(), ledger, url, settings=QUICK).catch_up(head)
-    for name, rows in folded(SharesProjection(), log_of(events), types=TYPES).state.tables().items():
+    for name, rows in folded(SharesProjection(), log_of(events)).state.tables().items():
         expected = [tuple(row) for row in rows.rows.values()]
         assert table(url, name, ", ".join(rows.spec.columns)) == sorted(expected, key=str), name
 

@@ -13,6 +13,7 @@ from gpuledger.domain.sharing.state import Sharing, SharingInMemory
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeGone
 from gpuledger.events.payload import Payload
+from gpuledger.events.runtime import NodeGpuCheckpointsObserved
 from gpuledger.events.sharing import Allocation as RecordedAllocation
 from gpuledger.events.sharing import (
     NodeDevicesShared,
@@ -48,15 +49,23 @@ def read_at_once(events: Sequence[Decoded]) -> Held:
     """By the words of the rule: the last facts in the order of time, one pod after the other."""
     ordered = sorted(events, key=lambda one: one.time)
     held: Held = {}
-    for node in {one.subject for one in ordered if one.data.AGGREGATE == "node"}:
-        data = [one.data for one in ordered if one.subject == node][-1]
+    cards: dict[str, dict[str | None, int]] = {}
+    for node in {one.subject for one in ordered if isinstance(one.data, NodeDevicesShared | NodeGone)}:
+        of_node = [one.data for one in ordered if one.subject == node]
+        data = [one for one in of_node if isinstance(one, NodeDevicesShared | NodeGone)][-1]
         if isinstance(data, NodeDevicesShared) and data.enabled:
-            held[node] = {}
-        assert isinstance(data, NodeDevicesShared | NodeGone)
+            held[node], cards[node] = {}, {one.id: one.minor for one in data.devices}
     for uid in uids(events):
         where, allocation = held_by([one.data for one in ordered if getattr(one.data, "uid", None) == uid])
         if where in held and allocation:
             held[where][uid] = {one.minor: one.resources["gpu-core"] for one in allocation["gpu"]}
+    for node, pods in held.items():
+        seen = [one.data for one in ordered if one.subject == node]
+        checkpoints = [one for one in seen if isinstance(one, NodeGpuCheckpointsObserved)]
+        for one in checkpoints[-1].checkpoints if checkpoints else ():
+            whole = {cards[node][id_]: 100 for id_ in one.devices if id_ in cards[node]}
+            if whole:
+                pods.setdefault(one.uid, whole)
     return held
 
 

@@ -201,9 +201,6 @@ def test_order_of_devices_and_holders_does_not_matter(
 def test_strategy_decides_which_devices_but_not_whether_the_pod_fits(
     state: NodeState, asked: PodRequest, scoring: Scoring
 ) -> None:
-    """Except for NICs that have to be at the switches of the GPUs, which the strategy chooses."""
-    if asked.joint is not None:
-        asked = asked._replace(joint=asked.joint._replace(same_pcie=False))
     found, in_minor_order = allocate(state, asked, scoring), allocate(state, asked, Scoring(Strategy.MINOR_ORDER))
     assert isinstance(found, Refusal) == isinstance(in_minor_order, Refusal)
 

@@ -84,11 +84,13 @@ def test_devices_are_used_as_pods_hold_them(recorded: list[RecordedFact]) -> Non
     assert isinstance(fold.state, Sharing)
     pods = {one.uid: one.pod for one in fold.state.tables()["shared_pod"].rows.values()}
     expected = {}
-    for name, node in NodeStates(fold.state).nodes.items():
+    states = NodeStates(fold.state)
+    for name, node in states.nodes.items():
         for minor, device in node.devices.get("gpu", {}).items():
             on = [uid for uid, one in node.holders.items() if minor in {of.minor for of in one["gpu"]}]
             used = sum(of.resources["gpu-core"] for uid in on for of in node.holders[uid]["gpu"] if of.minor == minor)
-            expected[name, "gpu", minor] = (device.healthy, used, ",".join(sorted(pods[uid] for uid in on)))
+            names = sorted(uid if states.has_without_allocation(name, uid) else pods[uid] for uid in on)
+            expected[name, "gpu", minor] = (device.healthy, used, ",".join(names))
     found = fold.state.tables()["shared_device"].rows
     assert {key: (one.healthy, one.core_used, one.holders) for key, one in found.items()} == expected
 

@@ -16,6 +16,7 @@ from gpuledger.edge.extender.node_shares import recorded
 from gpuledger.edge.extender.pods import read_pod
 from gpuledger.edge.extender.service import Extender, ExtenderLeadership
 from gpuledger.edge.extender.settings import ExtenderSettings
+from gpuledger.edge.extender.state import ExtenderProjection, ExtenderState
 from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.edge.kube.errors import NotFoundError
 from gpuledger.edge.kube.ownership import claim, owner
@@ -25,6 +26,7 @@ from gpuledger.events.payload import Payload
 from gpuledger.events.sharing import NodeDevicesShared, PodSharingGone, PodSharingObserved, SharedDevice
 from gpuledger.ledger.jetstream import JetStreamLedger
 from gpuledger.projection.followed_log import FollowedLog
+from gpuledger.projection.replay import new_fold
 from gpuledger.runtime.backoff import Backoff
 from gpuledger.runtime.clock import system_clock
 from support.events import outgoing
@@ -203,3 +205,11 @@ async def scheduling(
 async def is_ready(found: Extender) -> bool:
     """Whether an extender answers."""
     return found.health().is_ready
+
+
+async def folded_extender(ledger: JetStreamLedger) -> ExtenderState:
+    """What an extender knows that has read the ledger to its end."""
+    fold = await new_fold(ExtenderProjection(), ledger)
+    fold.apply_all(await everything(ledger))
+    assert isinstance(fold.state, ExtenderState)
+    return fold.state

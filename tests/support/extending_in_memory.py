@@ -1,11 +1,13 @@
 """The effects of an extender's leader, with a ledger and pods in memory: a test decides what comes in between."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
+
+from jsonpatch import JsonPatch, JsonPatchException, JsonPointer
 
 from gpuledger.domain.fact import Fact
 from gpuledger.edge.effects.tools import EffectTools
@@ -55,24 +57,19 @@ class PodsInMemory(KubeClient):
         await self.before("get", name)
         return self._found(name)
 
-    async def merge_patch(self, resource: Any, name: str, patch: Mapping[str, Any], *_: Any, **__: Any) -> Object:
-        """Write an annotation."""
-        await self.before("annotate", name)
-        pod = self._found(name)
-        if pod["metadata"]["uid"] != patch["metadata"]["uid"]:
-            raise ConflictError("another uid", 409, "Conflict")
-        pod["metadata"].setdefault("annotations", {}).update(patch["metadata"]["annotations"])
-        self.writes.append(f"annotate {name}")
-        return pod
-
     async def json_patch(self, resource: Any, name: str, operations: Any, *_: Any, **__: Any) -> Object:
-        """Remove an annotation that has this text still."""
-        await self.before("remove", name)
-        pod, key = self._found(name), operations[-1]["path"].rpartition("/annotations/")[2].replace("~1", "/")
-        if pod["metadata"].get("annotations", {}).get(key) != operations[1]["value"]:
-            raise InvalidError("another text", 422, "Invalid")
-        del pod["metadata"]["annotations"][key]
-        self.writes.append(f"remove {name}")
+        """Write or remove an annotation, if all tests before hold; what is absent is null."""
+        *tests, last = operations
+        verb = "remove" if last["op"] == "remove" else "annotate"
+        await self.before(verb, name)
+        pod = self._found(name)
+        if any(JsonPointer(one["path"]).resolve(pod, None) != one["value"] for one in tests):
+            raise InvalidError("a test fails", 422, "Invalid")
+        try:
+            JsonPatch([last]).apply(pod, in_place=True)
+        except JsonPatchException as error:
+            raise InvalidError(str(error), 422, "Invalid") from error
+        self.writes.append(f"{verb} {name}")
         return pod
 
     async def send(self, request: KubeRequest) -> Object:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeGone
 from gpuledger.events.payload import Payload
+from gpuledger.events.runtime import GpuCheckpoint, NodeGpuCheckpointsObserved
 from gpuledger.events.sharing import (
     AllocatedDevice,
     Allocation,
@@ -32,6 +33,7 @@ TYPES: Final[tuple[type[Payload], ...]] = (
     PodDevicesReserved,
     PodDevicesBound,
     PodDevicesReleased,
+    NodeGpuCheckpointsObserved,
 )
 """They are in force from the start of a log of tests."""
 
@@ -127,11 +129,27 @@ _pods = st.builds(_about_pod, st.just(POD_WATCHER), _HOURS, _observed | _gone) |
 def _identity(fact: RecordedFact) -> tuple[object, ...]:
     """No two facts about one thing have one time, as only the order of recording would decide between them."""
     if fact.data.AGGREGATE == "node":
-        return (fact.subject, fact.at)
+        return (fact.subject, fact.at, isinstance(fact.data, NodeGpuCheckpointsObserved))
     return (getattr(fact.data, "uid", None), fact.at)
 
 
-sharings = st.lists(_nodes | _ends | _pods, max_size=24, unique_by=_identity)
+def having(**uuids: str) -> NodeGpuCheckpointsObserved:
+    """Pods, by UID, that each have a GPU of a node without an allocation."""
+    found = (
+        GpuCheckpoint(uid=uid, container="main", resource="nvidia.com/gpu", devices=(id_,))
+        for uid, id_ in uuids.items()
+    )
+    return NodeGpuCheckpointsObserved(checkpoints=tuple(found))
+
+
+_had = st.dictionaries(st.sampled_from([*PODS, "old"]), st.sampled_from(["GPU-0", "GPU-1", "GPU-8"]), max_size=2)
+_checkpoints = _NODES.flatmap(
+    lambda node: st.builds(
+        RecordedFact, st.just(f"/nodes/{node}/agent"), st.just(node), _HOURS, _had.map(lambda had: having(**had))
+    )
+)
+
+sharings = st.lists(_nodes | _ends | _pods | _checkpoints, max_size=24, unique_by=_identity)
 """What two nodes share, and what comes of three pods, two of one name; the facts need not be consistent."""
 
 
@@ -151,6 +169,8 @@ def source_of(data: Payload) -> str:
     match data:
         case NodeDevicesShared():
             return DECIDER
+        case NodeGpuCheckpointsObserved():
+            return "/nodes/n1/agent"
         case NodeGone():
             return NODE_WATCHER
         case PodSharingObserved() | PodSharingGone():
@@ -203,7 +223,8 @@ def uids(events: Iterable[Decoded]) -> set[str]:
 
 def lives(*ends: float) -> list[Decoded]:
     """A node, and pods that had half of its first card one after the other, up to these hours; another one goes on."""
-    found: list[tuple[str, float, Payload]] = [("n1", 0, shared(gpu(0), gpu(1)))]
+    cards = shared(gpu(0), gpu(1), gpu(2))
+    found: list[tuple[str, float, Payload]] = [("n1", 0, cards), ("n1", 0, having(old="GPU-2"))]
     at = 0.0
     for number, end in enumerate(ends):
         uid, middle = f"l{number}", (at + end) / 2

@@ -126,6 +126,7 @@ OPEN = {
     "shared_pod": "uid",
     "shared_pod_fact": "uid",
     "shared_allocation": "uid",
+    "shared_checkpoints_history": "node",
 }
 """A column, mostly of the key, of an index that has the rows alone that have not retired."""
 

@@ -48,6 +48,8 @@ JSON_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "shared_node_history": ("devices", "not_shared"),
     "shared_pod": ("allocation", "requests", "containers", "annotation", "reservation", "reserved_requests"),
     "shared_pod_fact": ("allocation",),
+    "shared_checkpoints": ("checkpoints",),
+    "shared_checkpoints_history": ("checkpoints",),
     "sharing_hardware": ("cards", "nics"),
     "sharing_offer": ("offer",),
 }

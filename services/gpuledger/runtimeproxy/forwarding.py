@@ -77,6 +77,12 @@ class Forwarder(grpc.GenericRpcHandler):
         self._changes = changes
         self._traffic = traffic
         self._ending = asyncio.Event()
+        self._reports: set[asyncio.Task[None]] = set()
+
+    async def reported(self) -> None:
+        """Return when the success of every call that has ended is reported."""
+        while self._reports:
+            await asyncio.wait(self._reports)
 
     def end_endless(self) -> None:
         """End the calls that would never end by themselves, also those to come."""
@@ -135,7 +141,20 @@ class Forwarder(grpc.GenericRpcHandler):
             call.cancel()
             await end([sending])
         if first is not None and first.on_success is not None and await call.code() is grpc.StatusCode.OK:
-            await first.on_success()
+            self._report(first.on_success)
+
+    def _report(self, on_success: Callable[[], Awaitable[None]]) -> None:
+        """Report a success beside the answer, which neither waits for it nor fails with it."""
+
+        async def report() -> None:
+            try:
+                await on_success()
+            except Exception as error:  # noqa: BLE001 - the container is there, whatever becomes of the report
+                log.error("a success is not reported", error=repr(error))
+
+        task = asyncio.create_task(report())
+        self._reports.add(task)
+        task.add_done_callback(self._reports.discard)
 
 
 async def _send(context: Context, call: Call, first: ChangedMessage | None) -> None:

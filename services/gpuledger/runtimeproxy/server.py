@@ -43,3 +43,4 @@ async def proxying(
         finally:
             forwarder.end_endless()
             await server.stop(drain_max_s)
+            await forwarder.reported()

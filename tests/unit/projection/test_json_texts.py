@@ -25,6 +25,7 @@ from gpuledger.events.position import number_of
 from gpuledger.events.quarantine import QuarantineRulesApplied
 from gpuledger.events.remediation import RemediationRulesApplied, TreatedFault
 from gpuledger.events.rule import RuleEnforced
+from gpuledger.events.runtime import NodeGpuCheckpointsObserved
 from gpuledger.events.sharing import NodeDevicesShared
 from gpuledger.events.slice import DeviceClassDefined, SlicePublished, TaintRuleSet
 from gpuledger.ledger.api import Message
@@ -84,6 +85,7 @@ def messages() -> list[Message]:
     remediation.record("n2", drained, 12)
     found += remediation.messages(number_of(found[-1].sequence))
     shares = [event(labelled(), "shares", source="/watchers/sharingnodes"), *lives(3, 9)]
+    shares.insert(0, event(RuleEnforced(), NodeGpuCheckpointsObserved.TYPE, number=2, source="/services/sources"))
     return [*found, *log_of(shares, number_of(found[-1].sequence) + 1)]
 
 

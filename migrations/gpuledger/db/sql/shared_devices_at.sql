@@ -16,20 +16,46 @@ BEGIN ATOMIC
         WHERE version.present AND version.valid_from <= at AND (version.valid_to IS NULL OR version.valid_to > at)
         ORDER BY version.node, device ->> 'type', (device ->> 'minor')::bigint, listed.place DESC
     ),
-    held AS (
-        SELECT
-            allocation.node,
-            allocation.type,
-            allocation.minor,
-            sum(allocation.core)::bigint AS core,
-            sum(allocation.memory)::bigint AS memory,
-            sum(allocation.ratio)::bigint AS ratio,
-            count(*) AS pods,
-            string_agg(allocation.pod, ',' ORDER BY allocation.pod) AS holders
+    allocated AS (
+        SELECT allocation.*
         FROM gpuledger_live.shared_allocation AS allocation
         WHERE report.is_kept('shared_allocation', at)
             AND allocation.valid_from <= at AND (allocation.valid_to IS NULL OR allocation.valid_to > at)
-        GROUP BY allocation.node, allocation.type, allocation.minor
+    ),
+    holder AS (
+        SELECT node, type, minor, core, memory, ratio, pod
+        FROM allocated
+        UNION ALL
+        -- A pod that has a GPU without an allocation holds all of it.
+        SELECT
+            version.node,
+            'gpu',
+            device.minor,
+            coalesce((device.resources ->> 'gpu-core')::bigint, 0),
+            coalesce((device.resources ->> 'gpu-memory')::bigint, 0),
+            coalesce((device.resources ->> 'gpu-memory-ratio')::bigint, 0),
+            listed.pod ->> 0
+        FROM gpuledger_live.shared_checkpoints_history AS version
+        CROSS JOIN LATERAL jsonb_array_elements(version.checkpoints::jsonb) AS listed (pod)
+        CROSS JOIN LATERAL jsonb_array_elements_text(listed.pod -> 1) AS held (uuid)
+        INNER JOIN device ON device.node = version.node AND device.type = 'gpu' AND device.id = held.uuid
+        WHERE version.valid_from <= at AND (version.valid_to IS NULL OR version.valid_to > at)
+            AND NOT EXISTS (
+                SELECT FROM allocated WHERE allocated.node = version.node AND allocated.uid = listed.pod ->> 0
+            )
+    ),
+    held AS (
+        SELECT
+            holder.node,
+            holder.type,
+            holder.minor,
+            sum(holder.core)::bigint AS core,
+            sum(holder.memory)::bigint AS memory,
+            sum(holder.ratio)::bigint AS ratio,
+            count(*) AS pods,
+            string_agg(holder.pod, ',' ORDER BY holder.pod COLLATE "C") AS holders
+        FROM holder
+        GROUP BY holder.node, holder.type, holder.minor
     )
     SELECT
         device.node,

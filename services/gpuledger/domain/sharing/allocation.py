@@ -1,13 +1,15 @@
 """Which devices of a node a pod gets (seed 002, 4.2.3: Filter and Reserve). Pure and deterministic.
 
 The same question and answer serve to filter nodes and to reserve devices. Nothing is tried twice: types are decided in
-order, and what was chosen for one type is not reconsidered for another.
+order, and what was chosen for one type is not reconsidered for another; but a single device whose switch has to give
+others is chosen among those whose switch can. So whether a pod fits does not depend on the strategy.
 """
 
+from collections import Counter
 from collections.abc import Sequence, Set
 from typing import Final
 
-from gpuledger.api.sharing import GPU
+from gpuledger.api.sharing import GPU, Strategy
 from gpuledger.domain.sharing import joint, topology
 from gpuledger.domain.sharing.candidates import FittingDevice, Offer, fitting, insufficient, ranked
 from gpuledger.domain.sharing.model import Allocation, NodeState, PodRequest, Refusal, Scope, TypeRequest
@@ -19,6 +21,8 @@ from gpuledger.domain.sharing.usage import usage_of
 _SEVERAL_SHARES: Final = "shares of several GPUs cannot be kept near each other"
 _PLACES_UNKNOWN: Final = "the node does not say where all of its GPUs are"
 
+MINOR_ORDER: Final = Scoring(Strategy.MINOR_ORDER)
+
 Chosen = list[FittingDevice] | Refusal
 
 
@@ -27,8 +31,7 @@ def allocate(
 ) -> Allocation | Refusal:
     """What the pod gets on the node, by type of device, or why it gets nothing.
 
-    What the `preempted` pods hold, by their UIDs, counts as free. Whether a pod fits depends on the strategy only with
-    SamePCIe: the strategy chooses the GPUs whose switches have to give NICs.
+    What the `preempted` pods hold, by their UIDs, counts as free.
     """
     offer = Offer(node, usage_of(node, preempted), request, scoring)
     found: dict[str, list[FittingDevice]] = {}
@@ -53,6 +56,13 @@ def _chosen(offer: Offer, given: TypeRequest, found: dict[str, list[FittingDevic
         return insufficient(offer, asked, candidates)
     if joint.is_joint(offer.request, asked):
         return _near(offer, asked, candidates, found)
+    if joint.must_lead(offer.request, asked):
+        return _free_of_joint(*_leading(offer, asked, candidates), asked)
+    return _free_of_joint(offer, candidates, asked)
+
+
+def _free_of_joint(offer: Offer, candidates: Sequence[FittingDevice], asked: TypeRequest) -> Chosen:
+    """The devices of a type that does not go by those of another one."""
     return _gpus(offer, asked, candidates) if asked.type == GPU else _first(offer, asked, candidates)
 
 
@@ -80,6 +90,25 @@ def _gpus(offer: Offer, asked: TypeRequest, candidates: Sequence[FittingDevice])
 
 def _never_within(scope: Scope, why: str) -> Refusal:
     return Refusal(f"Insufficient gpu devices within one {scope}: {why}.", unresolvable=True)
+
+
+def _leading(
+    offer: Offer, asked: TypeRequest, candidates: Sequence[FittingDevice]
+) -> tuple[Offer, Sequence[FittingDevice]]:
+    """What is chosen from, and how, where the switches of what is chosen have to give devices of other types.
+
+    One device is chosen among those whose switch gives enough, if there are any. Several are not chosen again, and so
+    without the strategy: it must not decide whether the pod fits.
+    """
+    if asked.number > 1:
+        return offer._replace(scoring=MINOR_ORDER), candidates
+    for given in offer.request.types:
+        follower = on_devices(given, offer.devices(given.type))
+        if joint.is_joint(offer.request, given) and not isinstance(follower, Refusal):
+            there = Counter(one.switch for one in fitting(offer, follower))
+            with_enough = [one for one in candidates if one.switch is not None and there[one.switch] >= follower.number]
+            candidates = with_enough or candidates
+    return offer, candidates
 
 
 def _near(

@@ -12,7 +12,7 @@ from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.sharing.checkpoints import checkpoints_of, held_text
 from gpuledger.domain.sharing.holding import is_later, settled
 from gpuledger.domain.sharing.rows import NO_DEVICES, SharedCheckpoints, SharedNode, SharedPod
-from gpuledger.domain.sharing.state import Sharing, SharingInMemory
+from gpuledger.domain.sharing.state import Sharing
 from gpuledger.domain.sharing.texts import text_of_allocation, text_of_devices, text_of_not_shared
 from gpuledger.events.node import NodeGone
 from gpuledger.events.position import Offset
@@ -139,6 +139,14 @@ def _pod_changed(state: Sharing, fact: Fact, data: PodPayload) -> None:
             state.put_pod(row)
 
 
+def _checkpoints_observed(state: Sharing, fact: Fact, data: NodeGpuCheckpointsObserved) -> None:
+    before = state.shared_checkpoints.get(fact.event.subject)
+    if before is None or is_news(before.observed_at, before.position, fact):
+        text = held_text(checkpoints_of(data))
+        row = SharedCheckpoints(intern(fact.event.subject), text, fact.event.time, fact.sequence)
+        state.put_checkpoints(row)
+
+
 HANDLERS: Handlers = {
     NodeDevicesShared: _node_changed,
     NodeGone: _node_changed,
@@ -147,17 +155,6 @@ HANDLERS: Handlers = {
     PodDevicesReserved: _pod_changed,
     PodDevicesBound: _pod_changed,
     PodDevicesReleased: _pod_changed,
+    NodeGpuCheckpointsObserved: _checkpoints_observed,
 }
 """Who holds what of which node."""
-
-
-def _checkpoints_observed(state: SharingInMemory, fact: Fact, data: NodeGpuCheckpointsObserved) -> None:
-    before = state.shared_checkpoints.get(fact.event.subject)
-    if before is None or is_news(before.observed_at, before.position, fact):
-        text = held_text(checkpoints_of(data))
-        row = SharedCheckpoints(intern(fact.event.subject), text, fact.event.time, fact.sequence)
-        state.put_checkpoints(row)
-
-
-IN_MEMORY_HANDLERS: Handlers = {**HANDLERS, NodeGpuCheckpointsObserved: _checkpoints_observed}
-"""The same with the GPUs that pods of before sharing have, for a `SharingInMemory`."""

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from gpuledger.api.sharing import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from gpuledger.domain.fact import Fact, Handlers, Touched
 from gpuledger.domain.sharing import folds
+from gpuledger.domain.sharing.checkpoints import checkpoints_of, held_text
 from gpuledger.domain.sharing.folds import PodPayload, is_news
 from gpuledger.domain.sharing.holding import settled
 from gpuledger.domain.sharing.model import Amounts, NodeState
@@ -22,11 +23,13 @@ from gpuledger.domain.sharing.node_states import NodeStates
 from gpuledger.domain.sharing.rows import (
     NO_ALLOCATION,
     SHARED_ALLOCATION,
+    SHARED_CHECKPOINTS_HISTORY,
     SHARED_DEVICE,
     SHARED_NODE_HISTORY,
     SHARED_POD,
     SHARED_POD_FACT,
     SharedAllocation,
+    SharedCheckpointsVersion,
     SharedDeviceUse,
     SharedNodeVersion,
     SharedPod,
@@ -37,6 +40,7 @@ from gpuledger.domain.sharing.texts import allocation_of, text_of_allocation
 from gpuledger.domain.table import Table
 from gpuledger.domain.versions import put_version
 from gpuledger.events.node import NodeGone
+from gpuledger.events.runtime import NodeGpuCheckpointsObserved
 from gpuledger.events.sharing import (
     NodeDevicesShared,
     PodDevicesBound,
@@ -58,6 +62,7 @@ class SharingHistory(Sharing):
         self.node_history: Table[SharedNodeVersion] = Table(SHARED_NODE_HISTORY, "node")
         self.pod_fact: Table[SharedPodFact] = Table(SHARED_POD_FACT, "uid")
         self.allocation: Table[SharedAllocation] = Table(SHARED_ALLOCATION, "uid")
+        self.checkpoints_history: Table[SharedCheckpointsVersion] = Table(SHARED_CHECKPOINTS_HISTORY, "node")
         self._node_states: NodeStates | None = None
 
     @property
@@ -72,15 +77,20 @@ def touched(state: SharingHistory, fact: Fact) -> Touched:
     """The past of a node where the fact is late, and of a pod that is not in memory."""
     data = fact.event.data
     if isinstance(data, NodeDevicesShared | NodeGone):
-        node = fact.event.subject
-        versions = state.node_history.where("node", node)
-        if all(version.valid_from <= fact.event.time for version in versions):
-            return ()
-        return [(SHARED_NODE_HISTORY.name, "node", node)]
+        return _versions_of(state.node_history, fact)
+    if isinstance(data, NodeGpuCheckpointsObserved):
+        return _versions_of(state.checkpoints_history, fact)
     uid = getattr(data, "uid", None)
     if uid is None or uid in state.shared_pod.rows:
         return ()
     return [(spec.name, "uid", uid) for spec in (SHARED_POD, SHARED_POD_FACT, SHARED_ALLOCATION)]
+
+
+def _versions_of(history: Table[SharedNodeVersion] | Table[SharedCheckpointsVersion], fact: Fact) -> Touched:
+    """The versions of a node, where a fact is of a time before the latest."""
+    node = fact.event.subject
+    is_latest = all(version.valid_from <= fact.event.time for version in history.where("node", node))
+    return () if is_latest else [(history.spec.name, "node", node)]
 
 
 def _node_changed(state: SharingHistory, fact: Fact, data: NodeDevicesShared | NodeGone) -> None:
@@ -98,6 +108,15 @@ def _node_changed(state: SharingHistory, fact: Fact, data: NodeDevicesShared | N
     )
     put_version(state.node_history, state.node_history.where("node", row.node), version)
     folds.HANDLERS[type(data)](state, fact, data)
+    _account(state, states)
+
+
+def _checkpoints_observed(state: SharingHistory, fact: Fact, data: NodeGpuCheckpointsObserved) -> None:
+    states, node = state.node_states, fact.event.subject
+    text = held_text(checkpoints_of(data))
+    version = SharedCheckpointsVersion(node, fact.event.time, None, fact.sequence, text)
+    put_version(state.checkpoints_history, state.checkpoints_history.where("node", node), version)
+    folds.HANDLERS[NodeGpuCheckpointsObserved](state, fact, data)
     _account(state, states)
 
 
@@ -247,7 +266,9 @@ def _account(state: SharingHistory, states: NodeStates) -> None:
     for name in states.refresh().nodes:
         row, node = state.shared_node.get(name), states.nodes.get(name)
         uses = (
-            {} if node is None or row is None else {(one.type, one.minor): one for one in _uses(state, node, row.model)}
+            {}
+            if node is None or row is None
+            else {(one.type, one.minor): one for one in _uses(state, states, node, row.model)}
         )
         for before in state.device.where("node", name):
             if (before.type, before.minor) not in uses:
@@ -257,8 +278,8 @@ def _account(state: SharingHistory, states: NodeStates) -> None:
                 state.device.put(one)
 
 
-def _uses(state: SharingHistory, node: NodeState, model: str | None) -> Iterator[SharedDeviceUse]:
-    holders = _holders(state, node)
+def _uses(state: SharingHistory, states: NodeStates, node: NodeState, model: str | None) -> Iterator[SharedDeviceUse]:
+    holders = _holders(state, node, states)
     for kind, devices in node.devices.items():
         for minor, device in devices.items():
             core, memory, ratio = amounts_of(kind, device.resources)
@@ -270,15 +291,15 @@ def _uses(state: SharingHistory, node: NodeState, model: str | None) -> Iterator
             )  # fmt: skip
 
 
-def _holders(state: SharingHistory, node: NodeState) -> Mapping[tuple[str, int], list[str]]:
+def _holders(state: SharingHistory, node: NodeState, states: NodeStates) -> Mapping[tuple[str, int], list[str]]:
     """The names of the pods that hold something of each device."""
     found: dict[tuple[str, int], list[str]] = {}
     for uid, allocation in node.holders.items():
-        row = state.shared_pod.get(uid)
-        assert row is not None, "what holds devices is in memory"
+        row = None if states.has_without_allocation(node.name, uid) else state.shared_pod.get(uid)
+        holder = uid if row is None else row.pod
         for kind, devices in allocation.items():
             for minor in {one.minor for one in devices}:
-                found.setdefault((kind, minor), []).append(row.pod)
+                found.setdefault((kind, minor), []).append(holder)
     return found
 
 
@@ -290,5 +311,6 @@ HANDLERS: Final[Handlers] = {
     PodDevicesReserved: _pod_changed,
     PodDevicesBound: _pod_changed,
     PodDevicesReleased: _pod_changed,
+    NodeGpuCheckpointsObserved: _checkpoints_observed,
 }
 """Who holds and held what of which node."""

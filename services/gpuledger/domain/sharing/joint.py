@@ -1,7 +1,7 @@
 """Devices near the ones that were chosen first: NICs at the PCIe switches of a pod's GPUs (joint allocation). Pure.
 
-What was chosen first is not reconsidered: if the NICs do not fit, the node is refused, though other GPUs might have had
-some (Koordinator does the same; see the vectors of sharing, Choice of devices).
+Several devices that were chosen first are not reconsidered: if the NICs do not fit, the node is refused, though other
+GPUs might have had some (Koordinator does the same; see the vectors of sharing, Choice of devices).
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,6 +35,12 @@ def is_joint(request: PodRequest, asked: TypeRequest) -> bool:
         and asked.hint.allocate_strategy != APPLY_FOR_ALL
         and request.of(leading(joint)) is not None
     )
+
+
+def must_lead(request: PodRequest, asked: TypeRequest) -> bool:
+    """Whether the switches of the type's devices have to give devices of other types (SamePCIe)."""
+    rule = request.joint
+    return rule is not None and rule.same_pcie and asked.type == leading(rule)
 
 
 def switches_of(devices: Iterable[FittingDevice]) -> list[str]:

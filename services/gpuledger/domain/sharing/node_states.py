@@ -13,7 +13,7 @@ class NodeStates:
 
     It costs as much as there are changes. What a pod holds of a node that is gone or shares nothing is kept aside, and
     counts as soon as the node shares devices again. What pods have without an allocation counts as held by them, all
-    of each device; an allocation of such a pod takes its place.
+    of each device; an allocation of such a pod on the node takes its place.
     """
 
     def __init__(self, state: Sharing) -> None:
@@ -64,9 +64,10 @@ class NodeStates:
             return
         before = self._unallocated.pop(name, {})
         found = held_by_pods(self._state.checkpoints_of(name), node.devices)
-        now = {uid: allocation for uid, allocation in found.items() if uid not in self._held}
+        allocated = self._holders.get(name, {})
+        now = {uid: allocation for uid, allocation in found.items() if uid not in allocated}
         for uid in before:
-            if uid not in now and uid not in self._held:
+            if uid not in now and uid not in allocated:
                 node.release(uid)
         for uid, allocation in now.items():
             if node.holders.get(uid) != allocation:

@@ -50,6 +50,16 @@ class SharedCheckpoints(NamedTuple):
     position: Offset
 
 
+class SharedCheckpointsVersion(NamedTuple):
+    """The same from `valid_from` up to, not including, `valid_to`."""
+
+    node: str
+    valid_from: datetime
+    valid_to: datetime | None
+    position: Offset
+    checkpoints: str
+
+
 class SharedPod(NamedTuple):
     """A pod that asks for shared devices or has some. Amounts and allocations are JSON objects as in events.
 
@@ -103,7 +113,8 @@ class SharedDeviceUse(NamedTuple):
     """A device that a node shares, with what pods hold of it. `memory` is in bytes, `core` and `ratio` in percent.
 
     `core` and `memory` are of GPUs alone; the `ratio` of other devices is that of the device itself. `holders` are
-    pods, `<namespace>/<name>`, by name and separated by commas, and `pods` is their number.
+    pods, `<namespace>/<name>`, by name and separated by commas, and `pods` is their number; of a pod that has a GPU
+    without an allocation only the UID is there.
     """
 
     node: str
@@ -205,4 +216,20 @@ SHARED_ALLOCATION: Final[TableSpec[SharedAllocation]] = TableSpec(
     page_by=("uid",),
     history=SHARED_ALLOCATIONS.name,
 )
-SPECS: Final = (SHARED_NODE, SHARED_POD, SHARED_DEVICE, SHARED_NODE_HISTORY, SHARED_POD_FACT, SHARED_ALLOCATION)
+SHARED_CHECKPOINTS_HISTORY: Final[TableSpec[SharedCheckpointsVersion]] = TableSpec(
+    "shared_checkpoints_history",
+    SharedCheckpointsVersion,
+    ("node", "valid_from"),
+    retires=("valid_to",),
+    page_by=("node",),
+)
+SPECS: Final = (
+    SHARED_NODE,
+    SHARED_POD,
+    SHARED_CHECKPOINTS,
+    SHARED_DEVICE,
+    SHARED_NODE_HISTORY,
+    SHARED_POD_FACT,
+    SHARED_ALLOCATION,
+    SHARED_CHECKPOINTS_HISTORY,
+)

@@ -35,6 +35,7 @@ class Sharing(TableState):
     def __init__(self) -> None:
         self.shared_node: Table[SharedNode] = Table(SHARED_NODE)
         self.shared_pod: Table[SharedPod] = Table(SHARED_POD)
+        self.shared_checkpoints: Table[SharedCheckpoints] = Table(SHARED_CHECKPOINTS)
         self._touched: tuple[dict[str, None], dict[str, None]] | None = None
 
     def put_node(self, row: SharedNode) -> None:
@@ -49,9 +50,16 @@ class Sharing(TableState):
         if self._touched is not None:
             self._touched[1][row.uid] = None
 
-    def checkpoints_of(self, node: str) -> str:  # noqa: ARG002 - only `SharingInMemory` has any
-        """The GPUs that containers of a node have without an allocation, as a row of `SharedCheckpoints` has them."""
-        return NO_DEVICES
+    def checkpoints_of(self, node: str) -> str:
+        """The GPUs that containers of a node have without an allocation."""
+        row = self.shared_checkpoints.get(node)
+        return NO_DEVICES if row is None else row.checkpoints
+
+    def put_checkpoints(self, row: SharedCheckpoints) -> None:
+        """Take in what containers of a node have without an allocation."""
+        self.shared_checkpoints.put(row)
+        if self._touched is not None:
+            self._touched[0][row.node] = None
 
     def follow(self) -> TouchedSharing:
         """Begin to note what changes, for `take_touched`; returns all that is there."""
@@ -73,21 +81,9 @@ class SharingInMemory(Sharing):
         super().__init__()
         # A table that pages rows in notes every key that it deletes, for whoever writes it.
         self.shared_pod = Table(SHARED_POD._replace(retires=None, page_by=()))
-        self.shared_checkpoints: Table[SharedCheckpoints] = Table(SHARED_CHECKPOINTS)
         for table in (self.shared_node, self.shared_pod, self.shared_checkpoints):
             table.never_written()
         self._gone: deque[str] | None = None
-
-    def checkpoints_of(self, node: str) -> str:
-        """The GPUs that containers of a node have without an allocation."""
-        row = self.shared_checkpoints.get(node)
-        return NO_DEVICES if row is None else row.checkpoints
-
-    def put_checkpoints(self, row: SharedCheckpoints) -> None:
-        """Take in what containers of a node have without an allocation."""
-        self.shared_checkpoints.put(row)
-        if self._touched is not None:
-            self._touched[0][row.node] = None
 
     def put_pod(self, row: SharedPod) -> None:
         """Take in how a pod is now; the pods that were gone first leave memory."""

@@ -136,7 +136,7 @@ class Binder:
             if hindrance := self._hindrance(args, allocation, deadline_s):
                 await self._undo(args, *hindrance)
             else:
-                await self._carry_out(args, allocation, deadline_s)
+                await self._carry_out(args, pod, allocation, deadline_s)
             self._seen.forget(args.uid)
 
     def _is_bound(self, args: BindingArgs) -> bool:
@@ -217,9 +217,11 @@ class Binder:
             reason = f"{args.node}: the pod {other} was given to it before, and has not started; one comes at a time"
             raise BindError(IN_FLIGHT, reason)
 
-    async def _carry_out(self, args: BindingArgs, allocation: Allocation, deadline_s: float) -> None:
+    async def _carry_out(
+        self, args: BindingArgs, pod: SchedulablePod, allocation: Allocation, deadline_s: float
+    ) -> None:
         text = self._text(args.node, allocation)
-        writing = self._writer.annotate(args.namespace, args.name, args.uid, text)
+        writing = self._writer.annotate(pod, text)
         if not await self._stepped(args, writing, NOT_ANNOTATED):
             return
         if asyncio.get_running_loop().time() > deadline_s:

@@ -5,7 +5,7 @@ Requests have a time-out of their own, for kube-scheduler waits; one that is cut
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from gpuledger.api.kinds import PODS
@@ -26,6 +26,7 @@ class PodWriter:
         self._breaker = breaker
         self._names = names
         self._timeout_s = timeout_s
+        self._place = f"/metadata/annotations/{names.allocated.replace('~', '~0').replace('/', '~1')}"
 
     async def get(self, namespace: str, name: str) -> SchedulablePod | None:
         """The pod; None if there is none. Raises KubeError."""
@@ -34,23 +35,38 @@ class PodWriter:
         except NotFoundError:
             return None
 
-    async def annotate(self, namespace: str, name: str, uid: str, text: str) -> None:
-        """Write the annotation with the pod's devices.
+    async def annotate(self, pod: SchedulablePod, text: str) -> None:
+        """Write the annotation with the pod's devices, unless it is bound: what a bound pod has is what runs.
 
         Raises:
-            RefusedError: there is no such pod, or it is another one by now.
+            InvalidError: it is bound, or another one by now.
+            NotFoundError: there is none.
             KubeError: it may or may not be written.
         """
-        patch = {"metadata": {"uid": uid, "annotations": {self._names.allocated: text}}}
-        await self._within(lambda: self._client.merge_patch(PODS, name, patch, namespace))
+        try:
+            await self._annotate(pod, text, has_others=pod.has_annotations)
+        except InvalidError:
+            # The first annotation of a pod is written otherwise than a further one, and may have come meanwhile.
+            await self._annotate(pod, text, has_others=not pod.has_annotations)
+
+    async def _annotate(self, pod: SchedulablePod, text: str, *, has_others: bool) -> None:
+        operations: list[dict[str, Any]] = [
+            {"op": "test", "path": "/metadata/uid", "value": pod.uid},
+            {"op": "test", "path": "/spec/nodeName", "value": None},
+        ]
+        if has_others:
+            operations.append({"op": "add", "path": self._place, "value": text})
+        else:
+            operations.append({"op": "test", "path": "/metadata/annotations", "value": None})
+            operations.append({"op": "add", "path": "/metadata/annotations", "value": {self._names.allocated: text}})
+        await self._within(lambda: self._client.json_patch(PODS, pod.name, operations, pod.namespace))
 
     async def remove_annotation(self, namespace: str, name: str, uid: str, text: str) -> None:
         """Remove the annotation if it has this text still. Raises KubeError where that cannot be found out."""
-        place = f"/metadata/annotations/{self._names.allocated.replace('~', '~0').replace('/', '~1')}"
         operations = [
             {"op": "test", "path": "/metadata/uid", "value": uid},
-            {"op": "test", "path": place, "value": text},
-            {"op": "remove", "path": place},
+            {"op": "test", "path": self._place, "value": text},
+            {"op": "remove", "path": self._place},
         ]
         try:
             await self._within(lambda: self._client.json_patch(PODS, name, operations, namespace))

@@ -3,10 +3,11 @@
 What fits where is a matter of `domain.sharing`; this puts it into the terms of the scheduler.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gpuledger.domain.sharing.model import Refusal
-from gpuledger.edge.extender.wire import SCORE_MAX, FilterResult, PreemptionArgs, Victims
+from gpuledger.domain.sharing.preemption import Evictable
+from gpuledger.edge.extender.wire import SCORE_MAX, FilterResult, Victims
 
 
 def filter_result(names: Sequence[str], refusals: Mapping[str, Refusal | None]) -> FilterResult:
@@ -42,10 +43,19 @@ def priorities(names: Iterable[str], scores: Mapping[str, int]) -> list[tuple[st
     return [(name, scaled.get(scores.get(name, 0), 0)) for name in names]
 
 
-def helped(args: PreemptionArgs, refusals: Mapping[str, Refusal | None]) -> dict[str, Victims]:
-    """The nodes where the pod fits once their victims are gone, with all that the scheduler chose.
+def with_more_victims(given: Victims, more: Sequence[Evictable], priority_of: Callable[[str], int | None]) -> Victims:
+    """The scheduler's victims of a node and others, the most important first, as the scheduler expects them.
 
-    `refusals` are those with the victims' devices free. A victim is needed for what the scheduler itself counts, so
-    none is spared; where losing them does not help, nobody is evicted.
+    `priority_of` gives the priority of a pod, None where nobody knows it; such ones stay behind those that they follow.
+    Which disruption budgets another victim violates is not known here, so each counts as a violation: the scheduler
+    prefers a node where its own victims suffice.
     """
-    return {node: one for node, one in args.victims.items() if refusals[node] is None}
+    uids: list[str] = []
+    rest = sorted(more, key=lambda one: -one.priority)
+    for uid in given.uids:
+        priority = priority_of(uid)
+        while rest and priority is not None and rest[0].priority > priority:
+            uids.append(rest.pop(0).uid)
+        uids.append(uid)
+    uids += [one.uid for one in rest]
+    return Victims(tuple(uids), given.budget_violations + len(more))

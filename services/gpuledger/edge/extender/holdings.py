@@ -4,12 +4,13 @@ Between choosing devices and folding the reservation's event, the choice has to 
 same devices. Everything here happens without a pause, so that nobody sees a choice half made.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Set
 from datetime import datetime, timedelta
 
 from gpuledger.domain.sharing.model import Allocated, Allocation, NodeState, PodRequest, Refusal
 from gpuledger.domain.sharing.node_states import NodeStates
 from gpuledger.domain.sharing.placement import Placement
+from gpuledger.domain.sharing.preemption import Evictable
 from gpuledger.domain.sharing.rows import NO_ALLOCATION, PodState
 from gpuledger.domain.sharing.texts import allocation_of
 from gpuledger.edge.extender.state import ExtenderState
@@ -84,6 +85,19 @@ class Holdings:
             if given_at is None or given_at >= since:
                 return uid if row is None else row.pod
         return None
+
+    def evictable(self, node: str, kinds: Set[str], below: int) -> Iterator[Evictable]:
+        """The pods of lower priority that hold devices of some types, and run on the node: the scheduler has them."""
+        state = self.nodes.get(node)
+        for uid, allocation in {} if state is None else state.holders.items():
+            row = self._state.pod(uid)
+            if row is not None and row.observed_node == node and row.priority < below and kinds & allocation.keys():
+                yield Evictable(uid, row.priority, row.first_at)
+
+    def priority(self, uid: str) -> int | None:
+        """The priority of a pod that watchers have seen."""
+        row = self._state.pod(uid)
+        return None if row is None or row.observed_at is None else row.priority
 
     def allocation(self, uid: str) -> Allocation:
         """What was reserved for a pod, as the ledger has it."""

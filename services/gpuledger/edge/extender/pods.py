@@ -30,7 +30,8 @@ class SchedulablePod(NamedTuple):
     """A pod as kube-scheduler sends it, or as the API server has it.
 
     `amounts` go by short name. `hint`, `joint`, `partition` and `allocated` are its annotations as they stand; `node`
-    is where it is bound. `is_over`: it has ended, or is being deleted. `containers` are those that ask for something.
+    is where it is bound. `is_over`: it has ended, or is being deleted. `containers` are those that ask for something,
+    and `has_annotations` says whether it has any.
     """
 
     namespace: str
@@ -44,6 +45,8 @@ class SchedulablePod(NamedTuple):
     node: str | None = None
     is_over: bool = False
     containers: tuple[ContainerAmounts, ...] = ()
+    has_annotations: bool = False
+    priority: int = 0
 
     @property
     def pod(self) -> str:
@@ -70,7 +73,14 @@ def read_pod(obj: Mapping[str, Any], names: SharingNames) -> SchedulablePod:
         _text(spec, "nodeName"),
         is_over,
         tuple(ContainerAmounts(name, found, one.is_init) for name, one in requests if (found := _sorted(one.units))),
+        bool(annotations),
+        _priority(spec.get("priority")),
     )
+
+
+def _priority(value: object) -> int:
+    """The pod's priority, which admission has resolved from its class; none is 0."""
+    return value if isinstance(value, int) else 0
 
 
 def _sorted(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:

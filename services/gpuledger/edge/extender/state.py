@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from gpuledger.domain.fact import Fact, Handler, Handlers, TableState, counted_as_recorded
-from gpuledger.domain.sharing.folds import IN_MEMORY_HANDLERS
+from gpuledger.domain.sharing.folds import HANDLERS
 from gpuledger.domain.sharing.rows import SharedPod
 from gpuledger.domain.sharing.state import SharingInMemory
 from gpuledger.domain.table import Table, TableSpec
@@ -113,5 +113,5 @@ class ExtenderProjection(Projection):
     name = "extender"
     version = 1
     specs = ()
-    handlers = {model: _both(shared, _OWN.get(model)) for model, shared in IN_MEMORY_HANDLERS.items()}
+    handlers = {model: _both(shared, _OWN.get(model)) for model, shared in HANDLERS.items()}
     state_class = ExtenderState

@@ -3,11 +3,14 @@
 Nothing here waits: an answer is of one moment, and what it says may be over when the scheduler comes to bind.
 """
 
+from collections.abc import Set
+from functools import partial
 from typing import Any
 
 from gpuledger.domain.sharing.model import PodRequest, Refusal
+from gpuledger.domain.sharing.preemption import FewestVictims
 from gpuledger.edge.extender import metrics
-from gpuledger.edge.extender.decide import filter_result, helped, priorities, refused_everywhere
+from gpuledger.edge.extender.decide import filter_result, priorities, refused_everywhere, with_more_victims
 from gpuledger.edge.extender.demand import SeenPods, demand_of
 from gpuledger.edge.extender.holdings import Holdings
 from gpuledger.edge.extender.pods import SchedulablePod, read_pod
@@ -15,6 +18,8 @@ from gpuledger.edge.extender.settings import ExtenderSettings
 from gpuledger.edge.extender.wire import (
     ExtenderArgs,
     FilterResult,
+    PreemptionArgs,
+    Victims,
     filter_document,
     preemption_document,
     priorities_document,
@@ -50,13 +55,15 @@ class Verbs:
         return priorities_document(priorities(args.names, scores))
 
     def preempt(self, document: object) -> dict[str, Any]:
-        """An ExtenderPreemptionResult for ExtenderPreemptionArgs: the nodes where losing the victims helps."""
+        """An ExtenderPreemptionResult for ExtenderPreemptionArgs: where losing the victims helps, or some more."""
         args = read_preemption(document)
-        request = demand_of(self._read(args.pod))
+        pod = self._read(args.pod)
+        request = demand_of(pod)
         if request is None:
             return preemption_document(args.victims)
-        refusals = {node: self._without(request, node, frozenset(one.uids)) for node, one in args.victims.items()}
-        return preemption_document(helped(args, refusals))
+        if isinstance(request, Refusal):
+            return preemption_document({})
+        return preemption_document(self._preempted(args, request, pod.priority))
 
     def _filtered(self, args: ExtenderArgs) -> FilterResult:
         pod = self._read(args.pod)
@@ -69,12 +76,20 @@ class Verbs:
             self._placement.note(request)
         return filter_result(args.names, self._placement.fits(request, args.names))
 
-    def _without(self, request: PodRequest | Refusal, node: str, victims: frozenset[str]) -> Refusal | None:
-        """Why the pod does not fit on a node without the victims; None: it does."""
-        if isinstance(request, Refusal):
-            return request
+    def _preempted(self, args: PreemptionArgs, request: PodRequest, priority: int) -> dict[str, Victims]:
+        """By node all the victims that the scheduler has chosen, and as few more as suffice; without those left out."""
+        fewest, kinds = FewestVictims(), {one.type for one in request.types}
+        found: dict[str, Victims] = {}
+        for node, given in args.victims.items():
+            fits = partial(self._fits_without, request, node)
+            more = fewest.besides(frozenset(given.uids), self._holdings.evictable(node, kinds, priority), fits)
+            if more is not None and (more or given.uids):
+                found[node] = with_more_victims(given, more, self._holdings.priority)
+        return found
+
+    def _fits_without(self, request: PodRequest, node: str, victims: Set[str]) -> bool:
         found = self._placement.allocation(request, node, self._settings.strategy, preempted=victims)
-        return found if isinstance(found, Refusal) else None
+        return not isinstance(found, Refusal)
 
     def _read(self, pod: Any) -> SchedulablePod:  # noqa: ANN401 - a core/v1 object
         return read_pod(pod, self._settings.names)

@@ -8,10 +8,14 @@ from gpuledger.db.json_columns import read_json_as_text
 from gpuledger.domain.histories import SHARED_ALLOCATIONS
 from gpuledger.domain.sharing.history import pod_at
 from gpuledger.domain.sharing.rows import (
+    SHARED_CHECKPOINTS,
+    SHARED_CHECKPOINTS_HISTORY,
     SHARED_NODE,
     SHARED_NODE_HISTORY,
     SHARED_POD,
     SHARED_POD_FACT,
+    SharedCheckpoints,
+    SharedCheckpointsVersion,
     SharedNode,
     SharedNodeVersion,
     SharedPod,
@@ -29,7 +33,7 @@ uid = (SELECT uid FROM {live}.shared_pod WHERE pod = %(pod)s AND first_at <= coa
        ORDER BY first_at DESC LIMIT 1)
 """
 _PODS_NOW: Final = f"over_at IS NULL OR {_OF_NAME}"
-_NODES_THEN: Final = "valid_from <= %(at)s AND (valid_to IS NULL OR valid_to > %(at)s)"
+_THEN: Final = "valid_from <= %(at)s AND (valid_to IS NULL OR valid_to > %(at)s)"
 _PODS_THEN: Final = f"first_at <= %(at)s AND (over_at IS NULL OR over_at > %(at)s OR {_OF_NAME})"
 _FACTS_THEN: Final = f"""
 happened_at <= %(at)s AND (over_at IS NULL OR over_at > %(at)s OR {_OF_NAME}) ORDER BY happened_at, uid, kind
@@ -64,17 +68,27 @@ async def _now(connection: AsyncConnection, pod: str) -> RecordedShares:
     values = {"pod": pod, "at": None}
     nodes = await _rows(connection, SHARED_NODE, "true", values)
     pods = await _rows(connection, SHARED_POD, _PODS_NOW, values)
-    return _recorded(map(SharedNode._make, nodes), map(SharedPod._make, pods), pod)
+    found = _recorded(map(SharedNode._make, nodes), map(SharedPod._make, pods), pod)
+    checkpoints = await _rows(connection, SHARED_CHECKPOINTS, "true", values)
+    found.state.shared_checkpoints.load(map(SharedCheckpoints._make, checkpoints))
+    return found
 
 
 async def _then(connection: AsyncConnection, pod: str, at: datetime) -> RecordedShares:
     values = {"pod": pod, "at": at}
-    versions = map(SharedNodeVersion._make, await _rows(connection, SHARED_NODE_HISTORY, _NODES_THEN, values))
+    versions = map(SharedNodeVersion._make, await _rows(connection, SHARED_NODE_HISTORY, _THEN, values))
     facts: dict[str, list[SharedPodFact]] = {}
     for one in map(SharedPodFact._make, await _rows(connection, SHARED_POD_FACT, _FACTS_THEN, values)):
         facts.setdefault(one.uid, []).append(one)
     pods = map(SharedPod._make, await _rows(connection, SHARED_POD, _PODS_THEN, values))
-    return _recorded(map(_node_of, versions), (_as_of(row, facts.get(row.uid, [])) for row in pods), pod)
+    found = _recorded(map(_node_of, versions), (_as_of(row, facts.get(row.uid, [])) for row in pods), pod)
+    checkpoints = map(
+        SharedCheckpointsVersion._make, await _rows(connection, SHARED_CHECKPOINTS_HISTORY, _THEN, values)
+    )
+    found.state.shared_checkpoints.load(
+        SharedCheckpoints(one.node, one.checkpoints, one.valid_from, one.position) for one in checkpoints
+    )
+    return found
 
 
 def _node_of(one: SharedNodeVersion) -> SharedNode:

@@ -126,6 +126,33 @@ async def test_a_pod_that_somebody_else_binds_loses_its_reservation_and_annotati
     assert isinstance(released, PodDevicesReleased)
 
 
+async def test_a_pod_that_is_bound_keeps_its_annotation_whatever_else_is_asked_of_it(
+    sharing: SharingCluster, migrated_url: str, writing: CountingClient
+) -> None:
+    for node in ("n1", "n2"):
+        await sharing.share(node)
+    pod = await sharing.create("a", **HALF)
+    async with scheduling(sharing.ledger, migrated_url, writing) as scheduler:
+        await scheduler.fits(pod, "n1")
+        assert await scheduler.bind(pod, "n1") == ""
+        annotations = (await sharing.live(pod))["metadata"]["annotations"]
+        assert (await scheduler.bind(pod, "n2")).startswith("BoundElsewhere: ")
+        assert (await sharing.live(pod))["metadata"]["annotations"] == annotations
+        assert len(await sharing.outcomes(pod)) == 2
+
+
+async def test_an_annotation_joins_those_that_the_pod_has(
+    sharing: SharingCluster, migrated_url: str, writing: CountingClient
+) -> None:
+    await sharing.share("n1")
+    pod = await sharing.create("a", **HALF)
+    async with scheduling(sharing.ledger, migrated_url, writing) as scheduler:
+        await scheduler.fits(pod, "n1")
+        await sharing.client.merge_patch(PODS, "a", {"metadata": {"annotations": {"team": "x"}}}, "default")
+        assert await scheduler.bind(pod, "n1") == ""
+    assert set((await sharing.live(pod))["metadata"]["annotations"]) == {"team", NAMES.allocated}
+
+
 async def test_preempt_keeps_the_nodes_where_losing_the_victims_helps(
     sharing: SharingCluster, migrated_url: str, writing: CountingClient
 ) -> None:

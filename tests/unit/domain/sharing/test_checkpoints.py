@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpuledger.domain.fact import Fact
 from gpuledger.domain.sharing.checkpoints import Checkpoint, checkpoints_of, checkpoints_text
-from gpuledger.domain.sharing.folds import IN_MEMORY_HANDLERS
+from gpuledger.domain.sharing.folds import HANDLERS
 from gpuledger.domain.sharing.node_states import NodeStates
 from gpuledger.domain.sharing.state import SharingInMemory
 from gpuledger.events.node import NodeGone
@@ -71,7 +71,7 @@ def folded(*facts: tuple[str, float, Payload]) -> NodeStates:
     """The nodes after facts about subjects at hours."""
     state = SharingInMemory()
     for position, one in enumerate(story(*facts), start=1):
-        IN_MEMORY_HANDLERS[type(one.data)](state, Fact(one, position, 0), one.data)
+        HANDLERS[type(one.data)](state, Fact(one, position, 0), one.data)
     return NodeStates(state)
 
 
@@ -118,6 +118,6 @@ def test_states_follow_what_is_folded_later() -> None:
     )
     for position, (fact, expected) in enumerate(steps, start=1):
         (one,) = story(fact)
-        IN_MEMORY_HANDLERS[type(one.data)](state, Fact(one, position, 0), one.data)
+        HANDLERS[type(one.data)](state, Fact(one, position, 0), one.data)
         states.refresh()
         assert expected == (used_cores(states) if "n1" in states.nodes else None), fact

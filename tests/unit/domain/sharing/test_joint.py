@@ -18,7 +18,9 @@ from gpuledger.domain.sharing.model import (
     Topology,
     VirtualFunction,
 )
-from support.shared_nodes import LEAST, MINOR_ORDER, chosen, eight, gpu, gpus, nic, node, request
+from gpuledger.domain.sharing.placement import Placement
+from gpuledger.domain.sharing.scores import Scoring
+from support.shared_nodes import LEAST, MINOR_ORDER, MOST, chosen, eight, gpu, gpus, nic, node, request
 
 EVERY = LabelSelector()
 GENERAL = LabelSelector((LabelRequirement("type", "In", frozenset({"general"})),))
@@ -53,6 +55,20 @@ def test_elsewhere_where_the_switch_has_none_left() -> None:
     state = node(*eight(), held={"a": {RDMA: (Allocated(1, {RDMA: 100}),)}})
     assert chosen(state, near(2)) == {GPU: [0, 1], RDMA: [2]}
     assert chosen(state, near(2, same_pcie=True)) is None
+
+
+@pytest.mark.parametrize("scoring", [MINOR_ORDER, LEAST, MOST])
+def test_one_gpu_is_chosen_among_those_whose_switch_has_the_nics(scoring: Scoring) -> None:
+    """GPU 7 is half used and has a NIC at its switch; GPU 4, the other one in a broken-up place, has none."""
+    held = {"a": gpus(5), "b": gpus(7, percent=50), "c": {RDMA: (Allocated(3, {RDMA: 100}),)}}
+    state = node(*eight(), held=held)
+    half = request({GPU: 50, RDMA: 1}, PodHints({}, JointAllocate((GPU, RDMA), same_pcie=True)))
+    found = chosen(state, half, scoring)
+    assert found is not None
+    assert found[RDMA] == [found[GPU][0] // 2 + 1]
+    placement = Placement({"node-1": state})
+    assert placement.fits(half, ["node-1"]) == {"node-1": None}
+    assert placement.choose(half, scoring.strategy) is not None
 
 
 def test_as_many_switches_as_have_a_nic() -> None:

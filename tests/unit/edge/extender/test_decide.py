@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.domain.sharing.model import Refusal
-from gpuledger.edge.extender.decide import filter_result, helped, priorities, refused_everywhere
-from gpuledger.edge.extender.wire import SCORE_MAX, PreemptionArgs, Victims
+from gpuledger.domain.sharing.preemption import Evictable
+from gpuledger.edge.extender.decide import filter_result, priorities, refused_everywhere, with_more_victims
+from gpuledger.edge.extender.wire import SCORE_MAX, Victims
 
 FULL, NONE = Refusal("full"), Refusal("no devices", unresolvable=True)
 
@@ -44,6 +45,19 @@ def test_scores_keep_their_order_and_only_the_best_get_the_greatest(scores: dict
     assert [found[name] for name in ordered] == sorted(found.values())
 
 
-def test_nodes_where_losing_the_victims_does_not_help_are_spared() -> None:
-    victims = {"a": Victims(("u", "v"), 1), "b": Victims(("w",))}
-    assert helped(PreemptionArgs({}, victims), {"a": None, "b": FULL}) == {"a": Victims(("u", "v"), 1)}
+@pytest.mark.parametrize(
+    ("given_", "more", "expected"),
+    [
+        ((), [Evictable("x", 1)], ("x",)),
+        (("high", "low"), [Evictable("x", 5), Evictable("y", 1)], ("high", "x", "low", "y")),
+        (("nobody-knows", "low"), [Evictable("x", 20)], ("nobody-knows", "x", "low")),
+        (("nobody-knows",), [Evictable("x", 20)], ("nobody-knows", "x")),
+        (("high", "low"), [], ("high", "low")),
+    ],
+)
+def test_more_victims_stand_by_their_priority_and_count_as_violations(
+    given_: tuple[str, ...], more: list[Evictable], expected: tuple[str, ...]
+) -> None:
+    priorities = {"high": 10, "low": 2}
+    found = with_more_victims(Victims(given_, 1), more, priorities.get)
+    assert found == Victims(expected, 1 + len(more))

@@ -43,7 +43,7 @@ def test_amounts_go_by_short_name(spec: dict[str, Any], expected: dict[str, int]
 def test_a_pod_has_its_identity_annotations_and_place() -> None:
     annotations = {NAMES.allocate_hint: "h", NAMES.joint_allocate: "j", NAMES.partition_spec: "s", NAMES.allocated: "a"}
     found = pod({"nodeName": "n1"}, annotations=annotations)
-    assert found == SchedulablePod("ns", "p", "u", (), "h", "j", "s", "a", "n1", False)
+    assert found == SchedulablePod("ns", "p", "u", (), "h", "j", "s", "a", "n1", False, (), True)
     assert found.pod == "ns/p"
     assert pod({}, annotations=None).allocated is None
     assert pod({}, deletionTimestamp="2026-01-01T00:00:00Z").is_over
