@@ -28,10 +28,10 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tests/cluster/run",
-        description="Installs gpuledger on an empty cluster as docs/installing.md says, has pods with simulated GPUs "
-        "go through preflight checks, breaks and recovers a GPU, has a node set aside, remedied and given back, turns "
-        "the checks off and on, upgrades, uninstalls, and looks for what is left. It needs kubectl and helm, and an "
-        "administrator's kubeconfig. Never run it on a cluster that is used.",
+        description="Installs gpuledger on an empty cluster as docs/installing.md says, has pods share simulated GPUs "
+        "and go through preflight checks, breaks and recovers a GPU, has a node set aside, remedied and given back, "
+        "turns the checks off and on, upgrades, uninstalls, and looks for what is left. It needs kubectl and helm, and "
+        "an administrator's kubeconfig. Never run it on a cluster that is used.",
     )
     parser.add_argument("--kubeconfig", required=True, help="an administrator's kubeconfig of an empty cluster")
     parser.add_argument(

@@ -12,6 +12,7 @@ from typing import Final
 from cluster.incident import Incident, values
 from cluster.inventory import inventory
 from cluster.preflight import Preflight, expect_unchecked, preflight_values
+from cluster.sharing import DEVICES, Sharing, sharing_values
 from cluster.tools import Object, StepError, Tools, wait
 from cluster.volumes import LocalVolumes
 
@@ -57,6 +58,7 @@ class Story:
         self._volumes: LocalVolumes | None = None
         self._incident = Incident(tools, image)
         self._preflight = Preflight(tools, image, RESOURCE)
+        self._sharing = Sharing(tools, image, self._cards_a_node)
 
     def steps(self) -> tuple[Callable[[], None], ...]:
         """All steps, in order."""
@@ -65,6 +67,11 @@ class Story:
             self.install,
             self.wait_until_all_run,
             self.wait_for_devices,
+            self.share_cards,
+            self.share_a_card,
+            self.refuse_a_share,
+            self.free_a_share,
+            self.take_the_cards_back,
             self.make_a_pool,
             self.turn_checks_on,
             self.go_through_checks,
@@ -100,6 +107,7 @@ class Story:
         repository, _, tag = self._image.rpartition(":")
         chosen = [f"image.repository={repository}", f"image.tag={tag}"]
         chosen += [f"settings.bootstrap.{component}.enabled=false" for component in COMPONENTS]
+        chosen += [f"{name}={value}" for name, value in sharing_values().items()]
         chosen += [f"agent.hardware=simulated:{self._hardware.replace(',', chr(92) + ',')}"]
         if not any(map(_is_default, tools.items("storageclasses"))):
             print("The cluster has no default StorageClass: the servers get folders of a node.")
@@ -123,6 +131,27 @@ class Story:
         """Every card is a GPUDevice, and Ready; nobody had to label the nodes."""
         self._devices_become("Ready", len(self._nodes) * self._cards_a_node)
         wait("gpuledger has labelled the nodes with GPUs", self._unlabelled, PODS_S)
+
+    def share_cards(self) -> None:
+        """A label gives a node's cards to sharing: its Device lists them, and the Node has their totals."""
+        self._sharing.begin(self._nodes[0])
+
+    def share_a_card(self) -> None:
+        """Two pods with half a card run on one card: annotation, ledger and container agree on which."""
+        self._sharing.share_a_card()
+
+    def refuse_a_share(self) -> None:
+        """A pod for which there is no room waits, and `why pod` says what is missing."""
+        self._sharing.refuse_a_third()
+
+    def free_a_share(self) -> None:
+        """The pods that share a card end, and the one that waited runs."""
+        self._sharing.free_the_card()
+
+    def take_the_cards_back(self) -> None:
+        """The label goes, and with it the Device and the Node's totals: the cards are free for pools."""
+        self._sharing.end()
+        self._devices_become("Ready", len(self._nodes) * self._cards_a_node)
 
     def make_a_pool(self) -> None:
         """An editor gives a pool all devices, and may change nothing else of them; the kubelets offer them."""
@@ -261,7 +290,7 @@ class Story:
         tools.kubectl(
             *("delete", "customresourcedefinition", "gpudevices.gpu.deckhouse.io", "gpunodestates.gpu.deckhouse.io"),
             *("resourceslicestatuses.resource.gpuledger.io", "gpupools.gpu.deckhouse.io"),
-            "clustergpupools.gpu.deckhouse.io",
+            *("clustergpupools.gpu.deckhouse.io", DEVICES),
         )
         tools.kubectl("--namespace", "kube-system", "delete", "configmap", absent, "gpuledger-ledger")
         tools.kubectl("delete", "namespace", tools.namespace, f"--timeout={GONE_S:.0f}s", timeout_s=GONE_S + 10)

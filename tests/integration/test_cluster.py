@@ -36,6 +36,9 @@ async def test_a_cluster_that_nobody_prepared_is_as_it_was_after_all_steps(tmp_p
                 str(kubeconfig),
                 "--image",
                 IMAGE,
+                # The cluster itself is the scheduler of pods that share cards: it runs no image but ours.
+                "--set",
+                "sharing.scheduler.enabled=false",
             )
             process = await asyncio.create_subprocess_exec(*command, env={**os.environ, "PATH": programs})
             async with asyncio.timeout(RUN_MAX_S):

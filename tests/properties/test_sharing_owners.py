@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpuledger.domain.sharing.offered import totals
 from gpuledger.events.node import NodeGone
 from gpuledger.events.payload import Payload
-from gpuledger.events.sharing import NodeDevicesShared
+from gpuledger.events.sharing import NodeDevicesShared, PodSharingGone
 from support import pools
 from support.events import rows_of
 from support.offering import (
@@ -22,6 +22,7 @@ from support.offering import (
     labelled,
     observed,
     published,
+    reserved,
     uuid,
 )
 from support.thoroughness import examples
@@ -44,12 +45,17 @@ HARDWARE: tuple[tuple[str, Payload], ...] = (
     ("slice-1", published(uuid(1))),
     ("slice-1", WITHDRAWN),
 )
+PODS: tuple[tuple[str, Payload], ...] = tuple(
+    (f"team/{number}", data)
+    for number in range(CARDS)
+    for data in (reserved(f"u{number}", number), PodSharingGone(uid=f"u{number}"))
+)
 FOLD_POOLS, FOLD_SHARING = "pools", "sharing"
 
-facts = st.sampled_from((*POOLED, *LABELS, *LABELS, *HARDWARE))
+facts = st.sampled_from((*POOLED, *LABELS, *LABELS, *HARDWARE, *PODS))
 folds = st.sampled_from((FOLD_POOLS, FOLD_SHARING))
 steps = st.one_of(facts, folds)
-races = st.one_of(st.sampled_from((*POOLED, *LABELS, *LABELS)), folds, folds)
+races = st.one_of(st.sampled_from((*POOLED, *LABELS, *LABELS, *PODS)), folds, folds)
 """What label and pools say, each decider hearing of it early or late."""
 
 Story = Sequence[Any]
@@ -83,6 +89,8 @@ def test_a_node_without_its_label_ends_with_nothing(story: Story) -> None:
     log = play(story)
     log.settle()
     log.record("n1", labelled())
+    for number in range(CARDS):
+        log.record(f"team/{number}", PodSharingGone(uid=f"u{number}"))
     log.record("n1", UNLABELLED)
     assert not log.offer().enabled
     assert log.offered() == []

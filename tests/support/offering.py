@@ -13,7 +13,15 @@ from gpuledger.events.node import NodeDevicesObserved, NodeGone
 from gpuledger.events.node_sharing import Nic, NodeNicsObserved, NodeSharingLabelled, NodeSharingUnlabelled
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import ORIGIN
-from gpuledger.events.sharing import NodeDevicesShared
+from gpuledger.events.sharing import (
+    AllocatedDevice,
+    Allocation,
+    NodeDevicesShared,
+    PodDevicesReleased,
+    PodDevicesReserved,
+    PodSharingGone,
+    PodSharingObserved,
+)
 from gpuledger.events.slice import SliceDevice, SlicePublished, SliceWithdrawn
 from gpuledger.ledger.api import Message
 from gpuledger.projection.definition import Numbering
@@ -74,6 +82,18 @@ def published(*uuids: str) -> SlicePublished:
     )
 
 
+def reserved(uid: str, number: int, node: str = "n1") -> PodDevicesReserved:
+    """A pod is to get half of a card."""
+    allocation: Allocation = {"gpu": (AllocatedDevice(minor=number, id=uuid(number), resources={"gpu-core": 50}),)}
+    return PodDevicesReserved(uid=uid, node=node, allocation=allocation, strategy="LeastAllocated")
+
+
+def bound_elsewhere(uid: str, number: int, node: str = "n1") -> PodSharingObserved:
+    """A pod that somebody else gave half of a card, by its minor alone."""
+    allocation: Allocation = {"gpu": (AllocatedDevice(minor=number, resources={"gpu-core": 50}),)}
+    return PodSharingObserved(uid=uid, node=node, allocation=allocation)
+
+
 UNLABELLED, WITHDRAWN = NodeSharingUnlabelled(uid="u1"), SliceWithdrawn()
 
 _SOURCES: dict[type[Payload], str] = {
@@ -82,6 +102,10 @@ _SOURCES: dict[type[Payload], str] = {
     SlicePublished: "/watchers/slices",
     SliceWithdrawn: "/watchers/slices",
     NodeGone: "/watchers/nodes",
+    PodDevicesReserved: "/services/extender",
+    PodDevicesReleased: "/services/extender",
+    PodSharingObserved: "/watchers/sharingpods",
+    PodSharingGone: "/watchers/sharingpods",
 }
 
 

@@ -270,6 +270,7 @@ async def _simulate(fleet: FleetOptions, client: KubeClient, parts: EdgeParts, f
         speed=fleet.speed,
         seed=fleet.seed,
         database_url=parts.database_url,
+        names=parts.sharing,
     )
 
 

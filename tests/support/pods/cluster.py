@@ -26,6 +26,7 @@ from support.pods.finish import finish
 from support.pods.network import PodNetwork, endpoints_of, pod_network, service_names
 from support.pods.node import Node
 from support.pods.pod import PodPlace, RunningPod
+from support.pods.scheduler import SCHEDULER, ExtendedScheduler
 from support.pods.server import ADMIN_TOKEN, Places, PodServer
 from support.pods.workloads import fits
 
@@ -53,6 +54,7 @@ class PodCluster:
         self._server, self._places, self._client = server, places, client
         self._network, self._cgroups, self._work = network, groups, work
         self._workloads = Workloads(client)
+        self._extended = ExtendedScheduler(client)
         self._ca = b""
         self._api = ("", 0)
         server.find = self.find
@@ -140,6 +142,9 @@ class PodCluster:
     async def _schedule(self, pod: Object) -> None:
         spec = pod["spec"]
         nodes = {one["metadata"]["name"]: one for one in (await self._client.list(NODES)).items}
+        if spec.get("schedulerName") == SCHEDULER:
+            await self._extended.schedule(pod, list(nodes.values()), self._places.found)
+            return
         needed = _units(spec)
         for name, node in self.nodes.items():
             if fits(spec, nodes[name]) and all(node.free(one) >= count for one, count in needed.items()):

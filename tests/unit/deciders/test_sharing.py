@@ -9,7 +9,7 @@ from gpuledger.domain.sharing.offered import totals
 from gpuledger.events.device import DeviceWithdrawn
 from gpuledger.events.node import NodeGone
 from gpuledger.events.node_sharing import Nic, NodeCardsLeft
-from gpuledger.events.sharing import NodeDevicesShared
+from gpuledger.events.sharing import NodeDevicesShared, PodDevicesReleased, PodSharingGone
 from support import pools
 from support.offering import (
     MEMORY_MIB,
@@ -18,12 +18,14 @@ from support.offering import (
     WITHDRAWN,
     OfferingLog,
     address,
+    bound_elsewhere,
     card,
     hardware,
     labelled,
     nics,
     observed,
     published,
+    reserved,
     uuid,
 )
 
@@ -77,6 +79,23 @@ def test_without_its_label_the_node_shares_nothing_any_more() -> None:
     log.record("n1", UNLABELLED)
     assert not log.offer().enabled
     assert log.offered() == []
+
+
+def test_a_card_that_pods_hold_leaves_sharing_with_the_last_of_them() -> None:
+    log = OfferingLog().begin()
+    log.record(POOL, pools.pool())
+    log.record("n1", labelled())
+    log.record("n1-0", pools.marked("whole"))
+    log.record("team/a", reserved("u1", 0))
+    log.record("team/b", bound_elsewhere("u2", 0))
+    log.record("n1", UNLABELLED)
+    assert [(one.id, one.healthy) for one in log.offer().devices] == [(uuid(0), False)]
+    assert log.offer().enabled
+    log.record("team/a", PodDevicesReleased(uid="u1", node="n1", reason="Gone"))
+    assert log.offered() == [uuid(0)]
+    log.record("team/b", PodSharingGone(uid="u2"))
+    assert (log.offer().enabled, log.offered()) == (False, [])
+    assert log.pools.state.assignment.rows["n1-0"].pool == POOL  # type: ignore[attr-defined]
 
 
 def test_a_card_of_a_pool_stays_there_until_the_pool_releases_it() -> None:

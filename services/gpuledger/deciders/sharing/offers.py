@@ -46,7 +46,8 @@ def offer_of(state: Offering, node: str) -> NodeDevicesShared | None:
     if label is None:
         return None
     if not label.is_labelled:
-        return NodeDevicesShared(enabled=False, labelled_at=label.since)
+        held = _held(state, node)
+        return NodeDevicesShared(enabled=bool(held), devices=held, labelled_at=label.since)
     observed = _observed(state, node)
     cards = sorted(state.card.where("node", node), key=lambda row: (row.pci_address or "", row.name))
     excluded = {row.name: why for row in cards if (why := _exclusion(state, label, row, observed)) is not None}
@@ -63,6 +64,14 @@ def offer_of(state: Offering, node: str) -> NodeDevicesShared | None:
         partition_policy="Honor" if policy == "Honor" else "Prefer" if policy == "Prefer" else None,
         labelled_at=label.since,
     )
+
+
+def _held(state: Offering, node: str) -> tuple[SharedDevice, ...]:
+    """The GPUs of the last offer that pods hold still: until these are gone nobody else gets them."""
+    row = state.offer.get(node)
+    last = () if row is None else NodeDevicesShared.model_validate(orjson.loads(row.offer)).devices
+    gpus = (one for one in last if one.type == GPU)
+    return tuple(one.model_copy(update={"healthy": False}) for one in gpus if state.is_held(node, one.id, one.minor))
 
 
 def switch_of(pci_path: Sequence[str], address: str) -> str:

@@ -9,12 +9,14 @@ from datetime import datetime
 from sys import intern
 from typing import Final
 
+from gpuledger.api.sharing import GPU
 from gpuledger.domain.fact import Fact, Handlers, is_late, storable
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.sharing.offered_rows import (
     NOTHING_OBSERVED,
     SharingCard,
     SharingHardware,
+    SharingHolder,
     SharingNode,
     SharingOffer,
     SharingSlice,
@@ -32,7 +34,14 @@ from gpuledger.events.device import (
 from gpuledger.events.node import NodeDevicesObserved, NodeGone
 from gpuledger.events.node_sharing import NodeCardsLeft, NodeNicsObserved, NodeSharingLabelled, NodeSharingUnlabelled
 from gpuledger.events.payload import Payload
-from gpuledger.events.sharing import NodeDevicesShared
+from gpuledger.events.sharing import (
+    Allocation,
+    NodeDevicesShared,
+    PodDevicesReleased,
+    PodDevicesReserved,
+    PodSharingGone,
+    PodSharingObserved,
+)
 from gpuledger.events.slice import SlicePublished, SliceWithdrawn
 
 CARD_ATTRIBUTES: Final = frozenset({"uuid", "parentUUID"})
@@ -208,6 +217,40 @@ def _cards_of(data: SlicePublished) -> Iterator[str]:
                 yield value
 
 
+def _reserved(state: Offering, fact: Fact, data: PodDevicesReserved) -> None:
+    _hold(state, fact, data.uid, data.node, data.allocation)
+
+
+def _pod_observed(state: Offering, fact: Fact, data: PodSharingObserved) -> None:
+    """What its annotation says counts on the node that it is bound to, whoever wrote it."""
+    if data.node is not None and data.allocation is not None:
+        _hold(state, fact, data.uid, data.node, data.allocation)
+
+
+def _hold(state: Offering, fact: Fact, uid: str, node: str, allocation: Allocation) -> None:
+    _release(state, uid)
+    for one in allocation.get(GPU, ()):
+        state.holder.put(SharingHolder(uid, one.minor, intern(fact.event.subject), intern(node), one.id))
+    state.touch(node)
+
+
+def _released(state: Offering, _fact: Fact, data: PodDevicesReleased) -> None:
+    _release(state, data.uid)
+
+
+def _pod_gone(state: Offering, fact: Fact, data: PodSharingGone) -> None:
+    """Without a UID every pod of the name is gone."""
+    held = state.holder.where("pod", fact.event.subject)
+    for uid in {row.uid for row in held} if data.uid is None else {data.uid}:
+        _release(state, uid)
+
+
+def _release(state: Offering, uid: str) -> None:
+    for row in state.holder.where("uid", uid):
+        state.holder.delete(state.holder.key_of(row))
+        state.touch(row.node)
+
+
 def _shared(state: Offering, fact: Fact, data: NodeDevicesShared) -> None:
     row = SharingOffer(intern(fact.event.subject), offer_text(data), data.enabled, fact.event.time)
     state.offer.put(row)
@@ -228,5 +271,9 @@ HANDLERS: Handlers = {
     DeviceWithdrawn: _withdrawn,
     SlicePublished: _published,
     SliceWithdrawn: _slice_withdrawn,
+    PodDevicesReserved: _reserved,
+    PodDevicesReleased: _released,
+    PodSharingObserved: _pod_observed,
+    PodSharingGone: _pod_gone,
     NodeDevicesShared: _shared,
 }

@@ -99,11 +99,22 @@ class SharingOffer(NamedTuple):
         return None if self.is_enabled else self.changed_at
 
 
+class SharingHolder(NamedTuple):
+    """A GPU that a pod holds a share of, by its minor; `card` is its UUID, where that is known."""
+
+    uid: str
+    minor: int
+    pod: str
+    node: str
+    card: str | None
+
+
 NODE: Final = TableSpec("sharing_node", SharingNode, ("node",))
 HARDWARE: Final = TableSpec("sharing_hardware", SharingHardware, ("node",))
 CARD: Final = TableSpec("sharing_card", SharingCard, ("name",))
 SLICE: Final = TableSpec("sharing_slice", SharingSlice, ("slice",))
 SLICE_CARD: Final = TableSpec("sharing_slice_card", SharingSliceCard, ("slice", "uuid"))
+HOLDER: Final = TableSpec("sharing_holder", SharingHolder, ("uid", "minor"))
 OFFER: Final = TableSpec("sharing_offer", SharingOffer, ("node",))
 
-SPECS: Final[tuple[TableSpec[Any], ...]] = (NODE, HARDWARE, CARD, SLICE, SLICE_CARD, OFFER)
+SPECS: Final[tuple[TableSpec[Any], ...]] = (NODE, HARDWARE, CARD, SLICE, SLICE_CARD, HOLDER, OFFER)

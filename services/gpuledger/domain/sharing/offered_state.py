@@ -15,6 +15,7 @@ class Offering(TableState):
         self.card = Table(rows.CARD, "node", "uuid")
         self.slice = Table(rows.SLICE)
         self.slice_card = Table(rows.SLICE_CARD, "slice", "uuid")
+        self.holder = Table(rows.HOLDER, "uid", "node", "pod")
         self.offer = Table(rows.OFFER)
         self.node_ends = RowEnds(self.node, rows.SharingNode.ended_at)
         self.hardware_ends = RowEnds(self.hardware, rows.SharingHardware.ended_at)
@@ -25,6 +26,11 @@ class Offering(TableState):
     def driver_of(self, uuid: str) -> str | None:
         """The DRA driver that publishes a card; None where none does."""
         return min((row.driver for row in self.slice_card.where("uuid", uuid)), default=None)
+
+    def is_held(self, node: str, card: str | None, minor: int) -> bool:
+        """Whether a pod holds a share of a GPU of the node."""
+        holders = self.holder.where("node", node)
+        return any(row.card == card if row.card is not None else row.minor == minor for row in holders)
 
     def touch(self, node: str) -> None:
         """Another offer of the node may be due."""

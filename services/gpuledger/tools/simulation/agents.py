@@ -24,6 +24,7 @@ from gpuledger.events.envelope import Decoded, Event, encode, nats_subject_of
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.ids import derived_id
 from gpuledger.events.node import NodeDevicesObserved, NodeMonitoringObserved
+from gpuledger.events.node_sharing import Nic, NodeNicsObserved
 from gpuledger.events.payload import Payload
 from gpuledger.events.workload import DeviceShare, WorkloadEnded, WorkloadScheduled, WorkloadSubmitted
 from gpuledger.ledger.api import Ledger, Outgoing
@@ -71,6 +72,10 @@ class Agents:
     async def observed(self, node: str, cards: Iterable[Card]) -> None:
         """Record the node's cards."""
         await self._record(node, node, NodeDevicesObserved(cards=tuple(cards)))
+
+    async def nics_observed(self, node: str, nics: Iterable[Nic]) -> None:
+        """Record the node's network cards with RDMA."""
+        await self._record(node, node, NodeNicsObserved(nics=tuple(nics)))
 
     async def failed(self, node: str, card: Card, kind: str, message: str) -> None:
         """Record the failure of a card."""

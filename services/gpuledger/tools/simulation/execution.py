@@ -39,6 +39,10 @@ HEARTBEATS_PER_S_MAX: Final = 50.0
 PodChanges = Listed[Object] | ChangeBatch[Object]
 
 
+NICS_RECORDED_MAX: Final = 3
+"""How often the NICs of a node are recorded in a run; they never change."""
+
+
 class OtherChanges(NamedTuple):
     """What other people changed: pods of the demo namespace, pods with checks, GPUDevices, Nodes, gangs' ConfigMaps."""
 
@@ -75,6 +79,7 @@ class Simulation:
         self._recorded: set[str] = set()
         """Pods whose scheduling is in the ledger."""
 
+        self._nics_recorded: dict[str, int] = {}
         self._created: dict[str, datetime] = {}
         """When the pending pods were created."""
 
@@ -159,6 +164,7 @@ class Simulation:
                 await self._cluster.component_ready(node, component)
             case HeartBeat(_, node):
                 await self._agents.heart_beat(node)
+                await self._observe_nics(node)
 
     async def _fail(self, failed: decide.CardFailed) -> None:
         node, card, xid = failed.slot_id.node, failed.card, failed.xid
@@ -204,6 +210,13 @@ class Simulation:
 
     async def _observe(self, node: str) -> None:
         await self._agents.observed(node, in_order(self.plan.allocation.cards(node)))
+
+    async def _observe_nics(self, node: str) -> None:
+        """Record the NICs with the first heartbeats: a new ledger takes a moment until such events count there."""
+        times = self._nics_recorded.get(node, 0)
+        if times < NICS_RECORDED_MAX and (nics := self._fleet.nics(node)):
+            await self._agents.nics_observed(node, nics)
+            self._nics_recorded[node] = times + 1
 
     async def _follow(self, changes: PodChanges, concerned: Callable[[str], bool]) -> list[Happening]:
         """The consequences of other people's changes to the pods that a watch is for."""

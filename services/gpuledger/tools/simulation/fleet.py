@@ -13,7 +13,10 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from gpuledger.api.labels import VENDOR_NVIDIA
+from gpuledger.api.sharing import SharingNames
 from gpuledger.events.device import Card
+from gpuledger.events.node_sharing import Nic
+from gpuledger.tools.simulation import board
 from gpuledger.tools.simulation.hardware import GPU_RESOURCE, PROFILES, WHOLE_MILLI, Model, NodeProfile, Partition
 
 NODES_MAX: Final = 5_000
@@ -30,7 +33,7 @@ HOT_CARDS_SHARE: Final = 0.005
 FAILURES_MAX: Final = 1_000_000
 
 EXAMPLE: Final = "nodes=16,gpus=8,profile=h200"
-_BOUNDS: Final = {"nodes": NODES_MAX, "gpus": GPUS_MAX, "failures": FAILURES_MAX}
+_BOUNDS: Final = {"nodes": NODES_MAX, "gpus": GPUS_MAX, "failures": FAILURES_MAX, "sharing": NODES_MAX}
 
 
 class SimulationError(Exception):
@@ -45,13 +48,15 @@ class FleetSpecError(SimulationError):
 class FleetSpec:
     """How many nodes a fleet has, how many cards each, and of which profile.
 
-    `failures` is how many cards fail in 1,000 simulated days of a node; None: as many as the rates say.
+    `failures` is how many cards fail in 1,000 simulated days of a node; None: as many as the rates say. `sharing` is
+    how many of the nodes, the last ones, give their cards to sharing; None: none.
     """
 
     nodes: int = 4
     gpus: int = 8
     profile: str = "h200"
     failures: int | None = None
+    sharing: int | None = None
 
     @classmethod
     def parse(cls, text: str) -> "FleetSpec":
@@ -77,11 +82,13 @@ class FleetSpec:
             numbers.get("gpus", default.gpus),
             _profile(given.get("profile", default.profile)),
             numbers.get("failures"),
+            numbers.get("sharing"),
         )
 
     def __str__(self) -> str:
         failures = "" if self.failures is None else f",failures={self.failures}"
-        return f"nodes={self.nodes},gpus={self.gpus},profile={self.profile}{failures}"
+        sharing = "" if self.sharing is None else f",sharing={self.sharing}"
+        return f"nodes={self.nodes},gpus={self.gpus},profile={self.profile}{failures}{sharing}"
 
 
 _KEYS: Final = tuple(field.name for field in fields(FleetSpec))
@@ -116,12 +123,17 @@ class SlotId(NamedTuple):
 
 
 class FleetNode(NamedTuple):
-    """A node of the fleet. Addresses are those of its slots, as the kernel writes them."""
+    """A node of the fleet. Addresses are those of its slots, as the kernel writes them.
+
+    `shared_by` is the label by which people give its cards to sharing; None: they do not. No device plugin offers the
+    cards of a node that does.
+    """
 
     name: str
     zone: str
     profile: NodeProfile
     addresses: tuple[str, ...]
+    shared_by: str | None = None
 
     @property
     def model(self) -> Model:
@@ -145,6 +157,8 @@ class FleetNode(NamedTuple):
 
     def units(self, slot: int) -> tuple[GpuUnit, ...]:
         """The units of the card in a slot."""
+        if self.shared_by is not None:
+            return ()
         return _units(self.partitions(slot))
 
     def resources(self, slots: Iterable[int]) -> Counter[str]:
@@ -158,13 +172,13 @@ def _units(partitions: tuple[Partition, ...]) -> tuple[GpuUnit, ...]:
 
 
 class Fleet:
-    """The nodes of a spec and a seed, and every card that ever sits in them."""
+    """The nodes of a spec and a seed, and every card that ever sits in them; `names` are those of shared devices."""
 
-    def __init__(self, spec: FleetSpec, seed: int) -> None:
+    def __init__(self, spec: FleetSpec, seed: int, names: SharingNames = SharingNames()) -> None:  # noqa: B008
         self.spec = spec
         self.seed = seed
         tag = f"{Random(f'{seed}/fleet').getrandbits(16):04x}"  # noqa: S311 - no secret
-        self.nodes = {node.name: node for node in (_node(spec, tag, index) for index in range(spec.nodes))}
+        self.nodes = {node.name: node for node in (_node(spec, tag, index, names) for index in range(spec.nodes))}
         """By name, in their order."""
 
         slot_ids = self.slot_ids()
@@ -203,7 +217,13 @@ class Fleet:
             mig_capable=bool(model.mig_profiles),
             mig_strategy=_mig_strategy(node),
             mig_profiles=model.mig_profiles or None,
+            **({} if node.shared_by is None else board.place_of_card(slot_id.slot, len(node.addresses))),
         )
+
+    def nics(self, node: str) -> tuple[Nic, ...]:
+        """The network cards with RDMA of a node that shares its devices; others have none that matters."""
+        found = self.nodes[node]
+        return () if found.shared_by is None else board.nics(len(found.addresses))
 
     def life_of(self, slot_id: SlotId, uuid: str) -> int | None:
         """Which life of a slot a card is; None where the card is not of this fleet."""
@@ -216,10 +236,11 @@ def _mig_strategy(node: FleetNode) -> str | None:
     return "mixed" if node.profile.layouts else "none"
 
 
-def _node(spec: FleetSpec, tag: str, index: int) -> FleetNode:
+def _node(spec: FleetSpec, tag: str, index: int, names: SharingNames) -> FleetNode:
     profiles = PROFILES[spec.profile]
     profile = profiles[index % len(profiles)]
     digits = len(str(max(spec.nodes, 10)))
     addresses = tuple(sorted(f"0000:{bus:02x}:00.0" for bus in profile.model.buses[: spec.gpus]))
     name = f"{profile.model.family}-{tag}-{index + 1:0{digits}d}"
-    return FleetNode(name, ZONES[index % len(ZONES)], profile, addresses)
+    shared_by = names.sharing if index >= spec.nodes - (spec.sharing or 0) and not profile.layouts else None
+    return FleetNode(name, ZONES[index % len(ZONES)], profile, addresses, shared_by)

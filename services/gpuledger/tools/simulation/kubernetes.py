@@ -15,6 +15,7 @@ import structlog
 from gpuledger.api.kinds import NAMESPACE, NAMESPACES, NODE_FEATURES, NODES, PODS, Resource
 from gpuledger.api.labels import LABEL_ENABLED, LABEL_TRUE
 from gpuledger.api.preflight import LABEL_PREFLIGHT
+from gpuledger.api.sharing import SharingNames
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import MERGE_PATCH, KubeClient, KubeRequest, Object, Selection
 from gpuledger.edge.kube.errors import AlreadyExistsError, ConflictError, NotFoundError, RefusedError, TransientError
@@ -51,9 +52,9 @@ class Cluster:
         self._since = clock()
         self._free = asyncio.Semaphore(REQUESTS_MAX)
 
-    async def prepare(self) -> None:
+    async def prepare(self, sharing: SharingNames) -> None:
         """Create the missing kinds and namespaces."""
-        missing = [one for one in (*crds.shipped(), *crds.foreign()) if not await self._has_crd(one)]
+        missing = [one for one in (*crds.shipped(sharing), *crds.foreign()) if not await self._has_crd(one)]
         if missing:
             await retrying(lambda: crds.install(self._client, missing), sleep=self._sleep)
         demo = objects.namespace(names.DEMO_NAMESPACE, **{LABEL_ENABLED: LABEL_TRUE})

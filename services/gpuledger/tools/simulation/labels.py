@@ -31,6 +31,7 @@ from gpuledger.api.labels import (
     TOPOLOGY_ZONE,
     device_label,
 )
+from gpuledger.api.sharing import SHARING_ENABLED
 from gpuledger.events.device import Card
 from gpuledger.tools.simulation.fleet import FleetNode
 from gpuledger.tools.simulation.hardware import (
@@ -49,12 +50,14 @@ Object = dict[str, object]
 
 def kubelet_labels(node: FleetNode) -> dict[str, str]:
     """The labels that a node registers with."""
+    shared = {} if node.shared_by is None else {node.shared_by: SHARING_ENABLED}
     return {
         HOSTNAME: node.name,
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/os": "linux",
         "node.kubernetes.io/instance-type": node.model.machine,
         TOPOLOGY_ZONE: node.zone,
+        **shared,
     }
 
 

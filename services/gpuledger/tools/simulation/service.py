@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 import structlog
 
 from gpuledger.api.kinds import CONFIG_MAPS, GPU_DEVICES, NODES, PODS, Resource
+from gpuledger.api.sharing import SharingNames
 from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import KubeError, NotFoundError
 from gpuledger.edge.kube.reflector import ChangeBatch, Interrupted, Listed, Reflector
@@ -59,6 +60,7 @@ async def run(
     seed: int,
     rates: Rates | None = None,
     database_url: str | None = None,
+    names: SharingNames = SharingNames(),  # noqa: B008 - it is immutable
 ) -> None:
     """Simulate the fleet until cancelled.
 
@@ -72,6 +74,7 @@ async def run(
         seed: gives the fleet its identity and everything that happens its chance.
         rates: how often things happen.
         database_url: where snapshots of what the ledger has of the fleet are kept; None: each start reads all of it.
+        names: those of shared devices.
 
     Raises:
         SpeedError: the speed is out of bounds.
@@ -79,9 +82,9 @@ async def run(
         LedgerError: the ledger cannot take it; while it is away it is waited for.
     """
     pace = Pace(clock(), speed)
-    fleet, rates = Fleet(spec, seed), _seen_by_others(_failing(rates or Rates(), spec.failures), speed)
+    fleet, rates = Fleet(spec, seed, names), _seen_by_others(_failing(rates or Rates(), spec.failures), speed)
     cluster = Cluster(client, clock=clock, sleep=sleep)
-    await cluster.prepare()
+    await cluster.prepare(names)
     journal = FleetJournal(ledger, epoch_of(seed), database_url)
     recorded = await retrying(journal.catch_up, sleep=sleep)
     chance = Random(f"{seed}/run/{recorded.events}")  # noqa: S311 - no secret

@@ -2,7 +2,7 @@
 
 Only adds: the build before does not know the tables, and leaves the columns out.
 
-Revision ID: 0041
+Revision ID: 0040
 Revises: 0039
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0041"
+revision = "0040"
 down_revision = "0039"
 branch_labels = None
 depends_on = None
@@ -54,6 +54,10 @@ def upgrade() -> None:
     _table("sharing_slice", ("slice",), slice=TEXT, driver=TEXT, is_published=TRUTH, published_at=TIME)
     _table("sharing_slice_card", ("slice", "uuid"), slice=TEXT, uuid=TEXT, driver=TEXT)
     _table("sharing_offer", ("node",), node=TEXT, offer=TEXT, is_enabled=TRUTH, changed_at=TIME)
+    _table(
+        "sharing_holder", ("uid", "minor"),
+        uid=TEXT, minor=sa.BigInteger(), pod=TEXT, node=TEXT, card=[TEXT],
+    )  # fmt: skip
     _table("pool_shared_card", ("uuid",), uuid=TEXT, node=TEXT)
     for schema in ("gpuledger_live", "gpuledger_next", "gpuledger_prev"):
         op.execute(f"""
