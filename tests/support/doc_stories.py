@@ -222,6 +222,16 @@ NOT_RUN: Final = (
         "tests/integration/kube/test_sharing_nodes.py labels Nodes of an API server, and looks at what follows",
         frozenset({"Giving a node's cards to sharing"}),
     ),
+    NotRun(
+        "docs/sharing.md",
+        "gpuledger schedule simulate",
+        "tests/unit/cli/test_schedule.py runs it on lists of its own; the trace is no part of this repository",
+    ),
+    NotRun(
+        "docs/sharing.md",
+        "gpuledger what-if strategy",
+        "tests/integration/test_cli_what_if_strategy.py runs it on pods that were recorded",
+    ),
     NotRun("docs/agent-credentials.md", "nsc ", "a program of NATS, which is not here"),
     NotRun(
         INSTALLING,

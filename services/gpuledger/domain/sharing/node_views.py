@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from gpuledger.api.sharing import GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from gpuledger.domain.sharing.model import Amounts, Device, NodeState
 
-STATES_MAX: Final = 16_384
+STATES_MAX: Final = 8_192
 """So many states have a number; then they are numbered anew, and what was remembered of the old numbers is lost."""
 
 GONE_MAX: Final = 1_000

@@ -54,6 +54,7 @@ class Placement:
         self._strategies[Strategy.FRAGMENTATION] = Gradient(self.expected)
         self._strategies.update(others or {})
         self._refusals: Results[Refusal | None] = Results()
+        self._reasons: dict[Refusal, Refusal] = {}
         self._ranks: Results[int] = Results()
         self._ranked = RankedNodes()
         self._bases: dict[str, object] = {}
@@ -126,6 +127,7 @@ class Placement:
         if self._views.take_renumbered():
             self._refusals.forget()
             self._ranks.forget()
+            self._reasons.clear()
 
     def _ranking(self, strategy: str) -> Ranking:
         ranking = self._strategies[strategy]
@@ -150,7 +152,8 @@ class Placement:
         if view.state in remembered:
             return remembered[view.state]
         result = allocate(view.node, pod.request, _FITS) if pod.request.types else NO_ALLOCATION
-        return self._refusals.put(pod.key, view.state, result if isinstance(result, Refusal) else None)
+        refusal = self._reasons.setdefault(result, result) if isinstance(result, Refusal) else None
+        return self._refusals.put(pod.key, view.state, refusal)
 
     def _rank_in_choice(self, pod: Asked, strategy: str, ranking: Ranking) -> Callable[[NodeView], int]:
         """How a node ranks, or that the pod does not fit there. Equal nodes share a rank that CPU does not change."""

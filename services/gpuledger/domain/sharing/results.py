@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
-RESULTS_MAX: Final = 400_000
+RESULTS_MAX: Final = 200_000
 """So many results are remembered; then those of the requests that were not met for the longest time are forgotten."""
 
 REQUESTS_MAX: Final = 4_096

@@ -21,6 +21,9 @@ from gpuledger.domain.sharing.selectors import selects
 Shares = tuple[int, ...]
 """What is free of each GPU of a node, in percent."""
 
+AFTER_MAX: Final = 20_000
+"""Of so many requests and states it is remembered what would be free afterwards."""
+
 NOBODY: Final[Set[str]] = frozenset()
 
 
@@ -102,7 +105,7 @@ class Gradient:
     def __init__(self, expected: ExpectedPods) -> None:
         self._expected = expected
         self._scoring = Scoring(Strategy.FRAGMENTATION)
-        self._after: Results[list[Shares]] = Results()
+        self._after: Results[list[Shares]] = Results(AFTER_MAX)
 
     @property
     def basis(self) -> object:
@@ -111,11 +114,7 @@ class Gradient:
 
     def rank(self, view: NodeView, pod: Asked) -> int:
         """By how much the best placement on the node makes its fragment smaller."""
-        remembered = self._after.of(pod.key)
-        results = remembered.get(view.state)
-        if results is None:
-            results = self._after.put(pod.key, view.state, self._results(view, pod))
-        return max([self._decrease(view, pod, after) for after in results])
+        return max([self._decrease(view, pod, after) for after in self._results(view, pod)])
 
     def allocation(self, view: NodeView, pod: Asked, preempted: Set[str] = NOBODY) -> Allocation | Refusal:
         """The GPU whose share adds least to the fragment; several whole ones are as good as any others."""
@@ -137,7 +136,16 @@ class Gradient:
         return {name: SCORE_MAX if one == best else below * (one - worst) // span for name, one in ranks.items()}
 
     def _results(self, view: NodeView, pod: Asked) -> list[Shares]:
-        """The free shares after each placement that may be made on the node."""
+        """The free shares after each placement that may be made on the node; of a `Machine` they are remembered.
+
+        Machines in one state differ in CPU, so they have ranks of their own.
+        """
+        if not isinstance(view.node, Machine):
+            return self._results_now(view, pod)
+        results = self._after.of(pod.key).get(view.state)
+        return self._after.put(pod.key, view.state, self._results_now(view, pod)) if results is None else results
+
+    def _results_now(self, view: NodeView, pod: Asked) -> list[Shares]:
         if pod.share_of_one is None:
             return [_after(view, self._plain(view, pod))]
         return [after for _, after in _choices(view, pod.share_of_one)]
