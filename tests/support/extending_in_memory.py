@@ -148,11 +148,16 @@ class RecorderInMemory(OutcomeRecorder):
         self.advance()
 
 
+def in_memory_settings() -> ExtenderSettings:
+    """No other process is about to bind anything, and everything is tried again at once."""
+    return ExtenderSettings(settle_backoff=QUICK, backoff=QUICK, predecessor_max_s=0.0)
+
+
 class ExtenderInMemory:
     """A leader over a ledger and pods in memory; `working` runs its workers."""
 
     def __init__(self, settings: ExtenderSettings | None = None) -> None:
-        settings = settings or ExtenderSettings(settle_backoff=QUICK, backoff=QUICK, predecessor_max_s=0.0)
+        settings = settings or in_memory_settings()
         loop = asyncio.get_running_loop()
         self.ledger, self.kube = LedgerInMemory(), PodsInMemory()
         self.recorder = RecorderInMemory(self.ledger)

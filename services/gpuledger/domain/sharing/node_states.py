@@ -1,11 +1,32 @@
 """Keeps a `NodeState` for each node that shares devices, in step with the fold of who holds what. Pure."""
 
+from collections.abc import Mapping
+
 from gpuledger.domain.sharing.checkpoints import held_by_pods
-from gpuledger.domain.sharing.model import Allocation, NodeState
+from gpuledger.domain.sharing.model import Allocation, Device, NodeState
 from gpuledger.domain.sharing.partition_tables import table_of
 from gpuledger.domain.sharing.rows import NO_ALLOCATION
 from gpuledger.domain.sharing.state import Sharing, TouchedSharing
 from gpuledger.domain.sharing.texts import allocation_of, devices_of
+
+
+def located(allocation: Allocation, devices: Mapping[str, Mapping[int, Device]]) -> Allocation:
+    """The allocation by the present minors of its devices, which drivers may number anew.
+
+    A device is its id: containers go by it too. One without an id, or whose id the node has no more, keeps its minor,
+    so that the card that came in its place counts as held as long as the pod is there.
+    """
+    return {
+        kind: tuple(
+            one._replace(minor=minors.get(one.id, one.minor)) if one.id is not None else one for one in allocated
+        )
+        for kind, allocated in allocation.items()
+        for minors in [_minors(devices.get(kind, {}))]
+    }
+
+
+def _minors(devices: Mapping[int, Device]) -> dict[str, int]:
+    return {one.id: minor for minor, one in devices.items() if one.id is not None}
 
 
 class NodeStates:
@@ -50,12 +71,14 @@ class NodeStates:
             self._unallocated.pop(name, None)
             return
         node = self.nodes.get(name)
+        before = None if node is None else _places(node)
         if node is None:
             node = self.nodes[name] = NodeState(name)
-            for uid in self._holders.get(name, ()):
-                node.hold(uid, allocation_of(self._held[uid][1]))
         node.partition_policy, node.partitions = row.partition_policy, table_of(None, row.model)
         node.set_devices(devices_of(row.devices))
+        if before != _places(node):
+            for uid in self._holders.get(name, ()):
+                node.hold(uid, located(allocation_of(self._held[uid][1]), node.devices))
 
     def _set_unallocated(self, name: str) -> None:
         """Follow what pods of a node have without an allocation."""
@@ -104,4 +127,9 @@ class NodeStates:
         self._holders.setdefault(name, {})[uid] = None
         node = self.nodes.get(name)
         if node is not None:
-            node.hold(uid, allocation_of(allocation))
+            node.hold(uid, located(allocation_of(allocation), node.devices))
+
+
+def _places(node: NodeState) -> dict[str, dict[str, int]]:
+    """By type the minor of each id."""
+    return {kind: _minors(devices) for kind, devices in node.devices.items()}

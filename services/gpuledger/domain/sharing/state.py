@@ -4,10 +4,12 @@ Whoever needs `NodeState`s in step with it follows what changes: see `gpuledger.
 """
 
 from collections import deque
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from gpuledger.domain.fact import TableState
 from gpuledger.domain.sharing.rows import (
+    NO_ALLOCATION,
     NO_DEVICES,
     SHARED_CHECKPOINTS,
     SHARED_NODE,
@@ -88,15 +90,22 @@ class SharingInMemory(Sharing):
     def put_pod(self, row: SharedPod) -> None:
         """Take in how a pod is now; the pods that were gone first leave memory."""
         super().put_pod(row)
-        if row.over_at is None:
+        if _over_at(row) is None:
             return
         if self._gone is None:
-            over_at = {uid: one.over_at for uid, one in self.shared_pod.rows.items() if one.over_at is not None}
+            over_at = {uid: at for uid, one in self.shared_pod.rows.items() if (at := _over_at(one)) is not None}
             self._gone = deque(sorted(over_at, key=lambda uid: (over_at[uid], uid)))
         else:
             self._gone.append(row.uid)
         while len(self._gone) > GONE_PODS_MAX:
             uid = self._gone.popleft()
             over = self.shared_pod.get(uid)
-            if over is not None and over.over_at is not None:
+            if over is not None and _over_at(over) is not None:
                 self.shared_pod.delete(uid)
+
+
+def _over_at(row: SharedPod) -> datetime | None:
+    """Since when a pod matters no more: it is gone, or lost its reservation and watchers have never seen it."""
+    if row.observed_at is None and row.allocation == NO_ALLOCATION:
+        return row.over_at or row.released_at
+    return row.over_at

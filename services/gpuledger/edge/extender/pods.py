@@ -30,7 +30,7 @@ class SchedulablePod(NamedTuple):
     """A pod as kube-scheduler sends it, or as the API server has it.
 
     `amounts` go by short name. `hint`, `joint`, `partition` and `allocated` are its annotations as they stand; `node`
-    is where it is bound. `is_over`: it has ended, or is being deleted. `containers` are those that ask for something,
+    is where it is bound. `is_over`: it `has_ended`, or is being deleted. `containers` are those that ask for something,
     and `has_annotations` says whether it has any.
     """
 
@@ -47,6 +47,7 @@ class SchedulablePod(NamedTuple):
     containers: tuple[ContainerAmounts, ...] = ()
     has_annotations: bool = False
     priority: int = 0
+    has_ended: bool = False
 
     @property
     def pod(self) -> str:
@@ -60,7 +61,8 @@ def read_pod(obj: Mapping[str, Any], names: SharingNames) -> SchedulablePod:
     annotations = mapping(metadata, "annotations")
     requests = tuple(_containers(spec, names))
     amounts = units_held(one for _, one in requests)
-    is_over = bool(metadata.get("deletionTimestamp")) or mapping(obj, "status").get("phase") in ENDED
+    has_ended = mapping(obj, "status").get("phase") in ENDED
+    is_over = bool(metadata.get("deletionTimestamp")) or has_ended
     return SchedulablePod(
         str(metadata.get("namespace") or "default"),
         str(metadata.get("name") or ""),
@@ -75,6 +77,7 @@ def read_pod(obj: Mapping[str, Any], names: SharingNames) -> SchedulablePod:
         tuple(ContainerAmounts(name, found, one.is_init) for name, one in requests if (found := _sorted(one.units))),
         bool(annotations),
         _priority(spec.get("priority")),
+        has_ended,
     )
 
 

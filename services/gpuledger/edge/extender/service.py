@@ -16,6 +16,7 @@ from gpuledger.edge.extender.server import ExtenderServer
 from gpuledger.edge.extender.settings import ExtenderSettings
 from gpuledger.edge.extender.settler import ExtenderTools, Settler
 from gpuledger.edge.extender.state import ExtenderProjection, ExtenderState
+from gpuledger.edge.extender.unobserved import UnobservedPods
 from gpuledger.edge.extender.verbs import Verbs
 from gpuledger.edge.extender.wire import BindingArgs
 from gpuledger.events.position import Offset
@@ -56,6 +57,7 @@ class ExtenderEffects:
         self._writer = PodWriter(tools.client, tools.breaker, settings.names, settings.request_timeout_s)
         self._records = ReservationRecords(self.state, tools.recorder)
         self._settler = Settler(self.state, self._records, self._writer, tools, self._is_attempted)
+        self.unobserved = UnobservedPods(self.state, self._writer, tools)
         self._parts: _Parts | None = None
 
     @property
@@ -93,7 +95,8 @@ class ExtenderEffects:
 
     def work(self) -> list[Work]:
         """The workers, which run side by side until one fails."""
-        return [self._folded().binder.run(), *(self._settler.run() for _ in range(self._tools.settings.settlers_max))]
+        settlers = [self._settler.run() for _ in range(self._tools.settings.settlers_max)]
+        return [self._folded().binder.run(), *settlers, self.unobserved.run()]
 
     def health(self, state: str, position: Offset, reason: str | None) -> ExtenderHealth:
         """The present state."""

@@ -32,6 +32,7 @@ class ExtenderSettings(EffectSettings):
     on it no more. A request is answered within `answer_timeout_s`, and a pod that is not bound within `attempt_max_s`
     is undone. No request to Kubernetes takes longer than `request_timeout_s`. At most `binds_at_once_max` pods are
     bound at a time, of `binds_waiting_max`. Pods are remembered from filter to bind, `pods_kept_max` of them.
+    A bound pod that watchers have not seen after `unobserved_max_s` is looked up every `unobserved_check_s`.
     Reservations whose outcome is open are looked at by `settlers_max` workers, and again after `settle_backoff`.
     """
 
@@ -48,6 +49,8 @@ class ExtenderSettings(EffectSettings):
     binds_at_once_max: int = 64
     binds_waiting_max: int = 1_024
     pods_kept_max: int = 8_192
+    unobserved_max_s: float = 300.0
+    unobserved_check_s: float = 60.0
     settlers_max: int = 4
     settle_backoff: Backoff = field(default_factory=lambda: Backoff(first_s=0.5, max_s=30.0))
     serving: ServingSettings = field(default_factory=_serving)

@@ -145,3 +145,32 @@ def test_pods_that_are_gone_leave_a_memory_of_bounded_size(monkeypatch: pytest.M
         state_of(story((f"ml/{uid}", 1, reserved(uid)), (f"ml/{uid}", 2, gone(uid))), state)
     assert list(state.shared_pod.rows) == [f"u{number}" for number in range(15, 20)]
     assert state_of(story(("ml/u19", 1.5, reserved("u19"))), state).shared_pod.rows["u19"].state == "gone"
+
+
+def test_a_card_that_the_driver_numbers_anew_stays_held() -> None:
+    holds = (POD, 1, observed(node=NODE, allocation=of_gpus(share(0))))
+    swapped = (NODE, 2, shared(gpu(0, id="GPU-1"), gpu(1, id="GPU-0")))
+    state = state_of(story(CARDS, holds, swapped))
+    assert (used(state, 0), used(state, 1)) == (0, 50)
+    assert used(state_of(story(CARDS, swapped, (POD, 3, holds[2]))), 1) == 50
+
+
+def test_a_card_in_the_place_of_a_held_one_counts_as_held() -> None:
+    holds = (POD, 1, observed(node=NODE, allocation=of_gpus(share(0))))
+    replaced = (NODE, 2, shared(gpu(0, id="GPU-new"), gpu(1)))
+    assert used(state_of(story(CARDS, holds, replaced)), 0) == 50
+    followed = state_of(story(CARDS, holds))
+    states = NodeStates(followed)
+    event = story(CARDS, holds, (NODE, 2, shared(gpu(0, id="GPU-1"), gpu(1, id="GPU-0"))))[-1]
+    HANDLERS[NodeDevicesShared](followed, Fact(event, 3, 0), event.data)
+    states.refresh()
+    assert states.nodes[NODE].used["gpu"].keys() == {1}
+
+
+def test_of_released_pods_that_nobody_has_seen_only_the_last_ones_take_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuledger.domain.sharing.state.GONE_PODS_MAX", 5)
+    state = SharingInMemory()
+    for number in range(20):
+        uid = f"u{number}"
+        state_of(story((f"ml/{uid}", 1, reserved(uid)), (f"ml/{uid}", 2, released(uid))), state)
+    assert list(state.shared_pod.rows) == [f"u{number}" for number in range(15, 20)]

@@ -308,6 +308,7 @@ def _devices_shared(state: DesiredState, fact: Fact, data: NodeDevicesShared) ->
     key = Key(Kind.SHARED, fact.event.subject)
     was_shared = state.shared.of(key.name).payload is not None
     _fold(state, fact, data)
+    _check_pools(state, fact, key.name)
     if data.enabled:
         state.forget_withdrawal(key)
     elif was_shared:

@@ -200,7 +200,9 @@ class DesiredState(Inventory):
         return device_state(device, self.bootstrap.state.get(device.name), self.pools.assignment.get(device.name))
 
     def is_without_pool(self, node: str) -> bool:
-        """Whether a node could give devices to a pool, and none of them belongs to one."""
+        """Whether a node could give devices to a pool, and none of them belongs to one; one that shares could not."""
+        if self.shared.offer_of(node) is not None:
+            return False
         ready = self.bootstrap.preparation.get((node, NodeConditionType.READY_FOR_POOLING))
         if ready is None or ready.status != TRUE:
             return False

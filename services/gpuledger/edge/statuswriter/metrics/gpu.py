@@ -15,6 +15,7 @@ from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.api.phases import DeviceState
 from gpuledger.edge.statuswriter.desired.pools import pool_key, slots
 from gpuledger.edge.statuswriter.desired.state import DesiredState, module_conditions
+from gpuledger.events.sharing import SharedDevice
 
 Labels = tuple[str, ...]
 Samples = Iterator[tuple[Labels, float]]
@@ -57,11 +58,12 @@ def _counted(state: DesiredState) -> _DeviceCounts:
     present = {node for node, row in list(state.node.rows.items()) if row.present}
     in_sight = Tally(dict.fromkeys(by_node, 0))
     unassigned = 0
+    shared = {one.id for node in list(state.shared.node.rows) for one in _offered(state, node)}
     for row in list(state.device.rows.values()):
         shown = state.state_of(row)
         if row.missing and shown != DeviceState.FAULTED:
             continue
-        unassigned += shown == DeviceState.READY and not row.ignored
+        unassigned += shown == DeviceState.READY and not row.ignored and row.uuid not in shared
         if row.node in present:
             in_sight[row.node] += not row.missing
             by_node[row.node][shown] += 1
@@ -105,6 +107,26 @@ def _unassigned(_state: DesiredState, counts: _DeviceCounts) -> Samples:
     yield (), counts.unassigned
 
 
+def _offered(state: DesiredState, node: str) -> tuple[SharedDevice, ...]:
+    offer = state.shared.offer_of(node)
+    return () if offer is None else offer.devices
+
+
+def _shared(state: DesiredState, _: _DeviceCounts) -> Samples:
+    for node in list(state.shared.node.rows):
+        found = Tally((one.type, str(one.healthy).lower()) for one in _offered(state, node))
+        for (kind, healthy), number in sorted(found.items()):
+            yield (node, kind, healthy), number
+
+
+def _not_shared(state: DesiredState, _: _DeviceCounts) -> Samples:
+    for node in list(state.shared.node.rows):
+        offer = state.shared.offer_of(node)
+        found = Tally(one.reason for one in (offer.not_shared if offer is not None else ()))
+        for reason, number in sorted(found.items()):
+            yield (node, reason), number
+
+
 def _pool(pool: str) -> Labels:
     key = pool_key(pool)
     return key.name, key.namespace
@@ -144,7 +166,9 @@ _FAMILIES: tuple[tuple[str, str, list[str], Callable[[DesiredState, _DeviceCount
     ("gpu_bootstrap_node_phase", "1 for the phase that a node is in.", ["node", "phase"], _phases),
     ("gpu_bootstrap_ready", "1 while everything that GPUs need on the node works.", _NODE, _ready),
     ("gpu_bootstrap_condition", "1 while it holds.", _CONDITION, _preparation),
-    ("gpu_device_unassigned_total", "GPUs that are ready and belong to no pool.", [], _unassigned),
+    ("gpu_device_unassigned_total", "GPUs that are ready, and neither in a pool nor shared.", [], _unassigned),
+    ("gpu_shared_devices", "Devices that nodes share.", ["node", "type", "healthy"], _shared),
+    ("gpu_not_shared_cards", "GPUs of nodes that share, which are left out.", ["node", "reason"], _not_shared),
     ("gpupool_capacity_total", "Units that a pool offers; absent while not known.", _POOL, _totals),
     ("gpupool_assignments", "GPUs that belong to a pool, or are coming or leaving.", _POOL, _assignments),
     ("gpupool_node_slots", "Units that a pool offers on a node.", [*_POOL, "node"], _node_slots),

@@ -2,7 +2,7 @@
 
 Only adds: the build before does not know the tables, and leaves the columns out.
 
-Revision ID: 0041
+Revision ID: 0040
 Revises: 0039
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0041"
+revision = "0040"
 down_revision = "0039"
 branch_labels = None
 depends_on = None
