@@ -121,6 +121,20 @@ def test_all_resources_of_a_container_give_the_same_variables() -> None:
     assert devices_of(by_core, "rdma") == ()
 
 
+@pytest.mark.parametrize(
+    "requests", [pytest.param({"spread": 1}, id="a number alone"), pytest.param({"rdma": 1}, id="a NIC")]
+)
+def test_a_container_without_gpus_in_a_pod_with_some_sees_none(requests: dict[str, int]) -> None:
+    """Without the variable that of its image would count, which is often `all`."""
+    pod = pod_share("a", [part_of(0, 50, 50)], container("one", core=50, ratio=50), container("two", **requests))
+    (resource, number), *_ = pod.containers[1].requests.items()
+    found = match(ShareCall(resource, number), [pod], listed("a"), NOBODY)
+    assert isinstance(found, ShareMatch)
+    assert found.container.name == "two"
+    assert found.environment == {"NVIDIA_VISIBLE_DEVICES": "void"}
+    assert devices_of(found, "gpu") == ()
+
+
 def test_the_kubelets_list() -> None:
     response = ListPodResourcesResponse()
     pod = response.pod_resources.add(name="a", namespace="default")
