@@ -223,7 +223,7 @@ def _edge(
         sharing=parts.sharing,
     )
     writer = StatusWriter(ledger, database_url, client, followed, settings=limits, cluster=parts.cluster)
-    aside = NodeWriterSettings(untouched_namespaces=untouched_namespaces(settings))
+    aside = NodeWriterSettings(untouched_namespaces=untouched_namespaces(settings), sharing=sharing)
     nodes = NodeWriter(ledger, database_url, client, followed, settings=aside, cluster=parts.cluster)
     bounds = RemediatorSettings()
     remediator = Remediator(ledger, database_url, client, followed, settings=bounds, cluster=parts.cluster)

@@ -105,11 +105,17 @@ def _by_type(amounts: Amounts) -> dict[str, dict[str, int]]:
 
 def _problem_of_gpus(given: Amounts) -> str | None:
     if frozenset(given) not in COMBINATIONS:
-        return f"the resources {', '.join(sorted(given))} do not go together; {_ALLOWED}"
+        return f"{_named(given)}; {_ALLOWED}"
     if GPU_SHARED in given:
         return _problem_of_spread(given, given[GPU_SHARED])
     percentages = (one for one in (GPU, *_PERCENTAGES) if one in given)
     return next(filter(None, (_problem_of_percentage(one, given[one]) for one in percentages)), None)
+
+
+def _named(given: Iterable[str]) -> str:
+    """What is wrong with a combination."""
+    names = sorted(given)
+    return f"{names[0]} does not stand alone" if len(names) == 1 else f"{', '.join(names)} do not go together"
 
 
 def _problem_of_spread(given: Amounts, number: int) -> str | None:

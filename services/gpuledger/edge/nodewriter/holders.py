@@ -13,10 +13,12 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from gpuledger.api.sharing import SharingNames
 from gpuledger.domain.fact import Fact, Handlers, TableState, is_late
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.edge.kube.objects import items, mapping, time_of
+from gpuledger.edge.nodewriter.held_shares import held_shares
 from gpuledger.events.allocation import RESOURCE_GROUPS, AllocationEnded, AllocationObserved
 from gpuledger.events.node import NodeDevicesObserved, NodeGone
 from gpuledger.events.slice import SlicePublished, SliceWithdrawn
@@ -67,9 +69,10 @@ SLICE_UUIDS: Final = TableSpec("slice_uuids", SliceUuids, ("slice",))
 
 
 class Holders(TableState):
-    """What the containers of all nodes have, and what says which cards that is."""
+    """What the containers of all nodes have, and what says which cards that is; `names` are those of shared devices."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: SharingNames = SharingNames()) -> None:
+        self._names = names
         self.node_cards = Table(NODE_CARDS)
         self.container_units = Table(CONTAINER_UNITS, "node")
         self.slice_uuids = Table(SLICE_UUIDS, "pool")
@@ -89,10 +92,11 @@ class Holders(TableState):
             for row in self.container_units.where("node", node)
             if (row.namespace, row.pod) == name and (created_at is None or row.reported_at >= created_at)
         ]
-        found = [one for row in rows for one in self.uuids(row)]
+        shares = held_shares(pod, self._names)
+        found = [*(one for row in rows for one in self.uuids(row)), frozenset() if shares is None and rows else shares]
         if any(one is not None and not one.isdisjoint(devices) for one in found):
             return True
-        is_unclear = None in found or (not rows and requests_devices(pod))
+        is_unclear = None in found or (not rows and not shares and requests_devices(pod))
         return None if is_unclear else False
 
     def resolved(self, row: ContainerUnits) -> ContainerUnits:

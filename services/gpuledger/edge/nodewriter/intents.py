@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from gpuledger.api.sharing import SharingNames
 from gpuledger.domain.fact import Fact, Handlers, counted_as_recorded, within
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.table import TableSpec
@@ -55,8 +56,8 @@ OLDER_INTENT: Final = TableSpec("older_intent", Intent, ("intent",))
 class Intents(Holders):
     """The isolations and drains of nodes that have no outcome, and who holds which devices."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, names: SharingNames = SharingNames()) -> None:
+        super().__init__(names)
         self.drains = DrainIntents()
         self.newest_drain, self.older_drain = self.drains.newest, self.drains.older
         self.isolations = NodeIntents(NEWEST_INTENT, OLDER_INTENT)

@@ -42,7 +42,7 @@ class NodeEffects:
 
     def __init__(self, tools: Tools) -> None:
         now = asyncio.get_running_loop().time
-        self.state = Intents()
+        self.state = Intents(tools.settings.sharing)
         self._settings = tools.settings
         self._executor = Executor(self.state, WorkQueue[str](now), tools)
         self._drainer = Drainer(self.state, WorkQueue[str](now), tools)

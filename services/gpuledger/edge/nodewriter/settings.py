@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from gpuledger.api.sharing import SharingNames
 from gpuledger.edge.effects.settings import EffectSettings
 from gpuledger.runtime.backoff import Backoff
 
@@ -14,12 +15,14 @@ class NodeWriterSettings(EffectSettings):
     wait for that. `conflicts_max` is how often one attempt begins anew because somebody else was faster.
     `untouched_namespaces` are patterns of namespaces that no drain evicts from, beside those of the system. A node that
     is drained is looked at every `drain_poll_s`. What changed is reported after the pause of `drain_reports` at the
-    earliest, and anything every `drain_fresh_s` at the latest, well within `max_age`.
+    earliest, and anything every `drain_fresh_s` at the latest, well within `max_age`. `sharing` are the names by which
+    pods say which shared devices they have.
     """
 
     requests_per_s: float = 400.0
     requests_burst: int = 800
     untouched_namespaces: tuple[str, ...] = ()
+    sharing: SharingNames = SharingNames()
     drains_at_once_max: int = 8
     drain_poll_s: float = 5.0
     drain_fresh_s: float = 900.0

@@ -140,20 +140,20 @@ REFUSED = {
     "core alone": (
         pod(container({"cpu": "1"}, name="a"), container({CORE: "50"}, name="b")),
         "InvalidSharingRequest",
-        "in the container b, the resources gpu-core do not go together; allowed are nvidia.com/gpu or gpu alone",
+        "in the container b, gpu-core does not stand alone; allowed are nvidia.com/gpu or gpu alone",
     ),
     "gpu beside core": (
         pod(container({GPU: "50", CORE: "50"})),
         "InvalidSharingRequest",
-        "in the container c, the resources gpu, gpu-core do not go together",
+        "in the container c, gpu, gpu-core do not go together",
     ),
     "gpu beside nvidia.com/gpu": (pod(container({GPU: "50", NVIDIA: "1"})), "InvalidSharingRequest", "gpu, nvidia"),
     "containers that do not fit together": (
         pod(container({MEMORY: "4Gi"}), container({RATIO: "50"}, name="d")),
         "InvalidSharingRequest",
-        "in all containers together, the resources gpu-memory, gpu-memory-ratio do not go together",
+        "in all containers together, gpu-memory, gpu-memory-ratio do not go together",
     ),
-    "nothing left of it to place": (pod(container({SHARED: "2"})), "InvalidSharingRequest", "gpu.shared do not go"),
+    "nothing left of it to place": (pod(container({SHARED: "2"})), "InvalidSharingRequest", "gpu.shared does not stand alone"),
     "a fraction": (
         pod(container({CORE: "1500m", RATIO: "5"})),
         "InvalidQuantity",

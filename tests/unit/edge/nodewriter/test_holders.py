@@ -1,5 +1,6 @@
 """Who holds a device: what agents, drivers and slices say, and when nobody knows."""
 
+import json
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -167,3 +168,30 @@ def test_what_a_node_that_is_gone_had_is_forgotten() -> None:
     log.record("n1", NodeGone(), "/watchers/nodes", at_s=2)
     state = log.state
     assert (dict(state.container_units.rows), dict(state.node_cards.rows)) == ({}, {})
+
+
+def sharing_pod(allocated_ids: tuple[str | None, ...] | None, text: str | None = None) -> dict[str, Any]:
+    """A pod that asks for half a card, with these ids in its DeviceAllocations; None: without the annotation."""
+    pod = gpu_pod(START)
+    pod["spec"]["containers"][0]["resources"] = {"requests": {"kooperator/gpu-core": "50"}}
+    if allocated_ids is not None:
+        gpus = [{"minor": minor, "resources": {}, "id": one} for minor, one in enumerate(allocated_ids)]
+        text = json.dumps({"gpu": [{key: value for key, value in one.items() if value is not None} for one in gpus]})
+    if text is not None:
+        pod["metadata"]["annotations"] = {"scheduling.kooperator/device-allocated": text}
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("pod", "holds"),
+    [
+        (sharing_pod((CARD,)), True),
+        (sharing_pod((OTHER,)), False),
+        (sharing_pod((OTHER, CARD)), True),
+        (sharing_pod((None,)), None),
+        (sharing_pod(None), None),
+        (sharing_pod(None, "{"), None),
+    ],
+)
+def test_a_pod_with_a_share_has_the_cards_of_its_annotation(pod: dict[str, Any], holds: bool | None) -> None:
+    assert Log().holds(pod=pod) is holds

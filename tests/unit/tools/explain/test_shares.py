@@ -119,7 +119,7 @@ WITHOUT = "it is bound to node n1 without shared devices"
 ENDED = "it has ended, or is gone, and holds no shared devices"
 SINCE = "since 2026-01-01T02:00:00+00:00, and it is not bound yet"
 BY_HAND = f"it has {OF_1}, and not what was reserved for it, {OF_0}: somebody else wrote its annotation or bound it"
-ALONE = "no node takes it: Invalid request: the resources gpu-core do not go together; "
+ALONE = "no node takes it: Invalid request: gpu-core does not stand alone; "
 HINT = "no node takes it: The annotation device-allocate-hint is invalid: "
 ASKS = "it asks for 1 gpu device with gpu-core 50 and gpu-memory-ratio 50"
 
