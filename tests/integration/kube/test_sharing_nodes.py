@@ -142,7 +142,8 @@ async def test_a_node_shows_what_is_healthy_and_keeps_what_is_others(sharing: Sh
     whole = {CORE: "200", MEMORY: str(2 * MEMORY_MIB << 20), RATIO: "200", RDMA: "100"}
     assert await sharing.resources() == whole
     node = await sharing.node()
-    assert node["status"]["capacity"] == {"cpu": "8", "other/gpu-core": "3"} | whole
+    with_unhealthy = {CORE: "300", MEMORY: str(3 * MEMORY_MIB << 20), RATIO: "300", RDMA: "100"}
+    assert node["status"]["capacity"] == {"cpu": "8", "other/gpu-core": "3"} | with_unhealthy
     assert node["metadata"]["labels"] == {"own": "yes", "node.kooperator/gpu-model": "H100"}
     await sharing.share(offer(gpu(0), gpu(1, healthy=False), model="H200"))
     assert (await sharing.resources())[CORE] == "100"

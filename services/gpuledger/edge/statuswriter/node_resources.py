@@ -31,12 +31,14 @@ def node_resources(obj: Document, names: SharingNames) -> Document:
     return found if any(found.values()) else {}
 
 
-def resources_of(totals: dict[str, int], names: SharingNames) -> Document:
+def resources_of(capacity: dict[str, int], allocatable: dict[str, int], names: SharingNames) -> Document:
     """The part of a Node's status that shows these totals, by the short names of their resources."""
-    if not totals:
-        return {}
-    amounts = {names.resource(short): str(amount) for short, amount in totals.items()}
-    return {place: dict(amounts) for place in PLACES}
+    places = dict(zip(PLACES, (capacity, allocatable), strict=True))
+    return {
+        place: {names.resource(short): str(amount) for short, amount in totals.items()}
+        for place, totals in places.items()
+        if totals
+    }
 
 
 def _whole(value: object) -> str:

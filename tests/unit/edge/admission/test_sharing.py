@@ -153,7 +153,11 @@ REFUSED = {
         "InvalidSharingRequest",
         "in all containers together, gpu-memory, gpu-memory-ratio do not go together",
     ),
-    "nothing left of it to place": (pod(container({SHARED: "2"})), "InvalidSharingRequest", "gpu.shared does not stand alone"),
+    "nothing left of it to place": (
+        pod(container({SHARED: "2"})),
+        "InvalidSharingRequest",
+        "gpu.shared does not stand alone",
+    ),
     "a fraction": (
         pod(container({CORE: "1500m", RATIO: "5"})),
         "InvalidQuantity",

@@ -84,6 +84,7 @@ def test_what_we_wrote_once_is_ours_still() -> None:
 
 
 def test_totals_are_written_as_whole_numbers() -> None:
-    amounts = {CORE: "200", "gpu.example.com/gpu-memory": "1024"}
-    assert resources_of({"gpu-core": 200, "gpu-memory": 1024}, NAMES) == {"capacity": amounts, "allocatable": amounts}
-    assert resources_of({}, NAMES) == {}
+    found = resources_of({"gpu-core": 200, "gpu-memory": 1024}, {"gpu-core": 100, "gpu-memory": 0}, NAMES)
+    memory = "gpu.example.com/gpu-memory"
+    assert found == {"capacity": {CORE: "200", memory: "1024"}, "allocatable": {CORE: "100", memory: "0"}}
+    assert resources_of({}, {}, NAMES) == {}

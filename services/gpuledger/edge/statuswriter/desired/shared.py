@@ -107,24 +107,25 @@ def desired_device(state: SharedNodes, node: str, names: SharingNames) -> Desire
 
 
 def desired_resources(state: SharedNodes, node: str, names: SharingNames) -> DesiredObject | None:
-    """What a Node shows of shared devices; None where nothing was ever offered there."""
+    """What a Node shows of shared devices; None where nothing was ever offered there.
+
+    Unhealthy devices count as capacity and are not allocatable, as where a kubelet counts those of a device plugin: both
+    write the same.
+    """
     row = state.node.get(node)
     if row is None or not row.offer:
         return None
     offer = row.payload
     if offer is None:
         return DesiredObject({"labels": {}}, {})
-    return DesiredObject({"labels": model_label(offer, names)}, resources_of(_all(offer), names))
+    capacity = totals(offer.devices, with_unhealthy=True)
+    allocatable = dict.fromkeys(capacity, 0) | totals(offer.devices)
+    return DesiredObject({"labels": model_label(offer, names)}, resources_of(capacity, allocatable, names))
 
 
 def model_label(offer: NodeDevicesShared, names: SharingNames) -> dict[str, str]:
     """The label with the model of a node's GPUs."""
     return {} if offer.model is None else {names.gpu_model: offer.model}
-
-
-def _all(offer: NodeDevicesShared) -> dict[str, int]:
-    """The totals, with a zero of what no healthy device has: then the Node says that nothing is left."""
-    return dict.fromkeys((name for one in offer.devices for name in one.resources), 0) | totals(offer.devices)
 
 
 def _device(one: SharedDevice, names: SharingNames) -> Document:
