@@ -160,8 +160,9 @@ async def test_an_agent_that_starts_between_binding_and_allocation(kubelet: Fake
     async with a_node(kubelet, board) as node:
         await node.admit("b", 50, 50)
         assert (await kubelet.allocate(RATIO, 50, "a")).envs == visible([1], part_of(1, 50, 50))
+    await node.knows()
     again = sharing_board(2)
-    async with a_node(kubelet, again) as node:
+    async with a_node(kubelet, again):
         again.put(allocated=board.state.allocated)
         assert (await kubelet.allocate(CORE, 50, "a")).envs == visible([1], part_of(1, 50, 50))
 

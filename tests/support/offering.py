@@ -10,6 +10,7 @@ from gpuledger.domain.sharing.offered_state import Offering
 from gpuledger.events.device import Card, DeviceAssignmentChanged, Hardware
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.node import NodeDevicesObserved, NodeGone
+from gpuledger.events.node_devices import NodeDeclaredDevicesObserved
 from gpuledger.events.node_sharing import Nic, NodeNicsObserved, NodeSharingLabelled, NodeSharingUnlabelled
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import ORIGIN
@@ -21,6 +22,7 @@ from gpuledger.events.sharing import (
     PodDevicesReserved,
     PodSharingGone,
     PodSharingObserved,
+    SharedDevice,
 )
 from gpuledger.events.slice import SliceDevice, SlicePublished, SliceWithdrawn
 from gpuledger.ledger.api import Message
@@ -70,6 +72,10 @@ def nics(*found: Nic) -> NodeNicsObserved:
     return NodeNicsObserved(nics=found)
 
 
+def declaring(*devices: SharedDevice) -> NodeDeclaredDevicesObserved:
+    return NodeDeclaredDevicesObserved(devices=devices)
+
+
 def labelled(policy: Any = None) -> NodeSharingLabelled:
     return NodeSharingLabelled(uid="u1", partition_policy=policy)
 
@@ -111,7 +117,7 @@ _SOURCES: dict[type[Payload], str] = {
 
 def source_of(subject: str, data: Payload) -> str:
     """The source of such a fact."""
-    if isinstance(data, NodeDevicesObserved | NodeNicsObserved):
+    if isinstance(data, NodeDevicesObserved | NodeNicsObserved | NodeDeclaredDevicesObserved):
         return f"/nodes/{subject}/agent"
     return _SOURCES.get(type(data)) or pools.source_of(subject, data)
 
@@ -120,7 +126,8 @@ class OfferingLog:
     """The log, and both deciders. Each folds it when it is told to, and its decisions stand where the log ends then."""
 
     def __init__(self) -> None:
-        in_force = EnforcedRules([EnforcedRule(NodeNicsObserved.TYPE, 1, ORIGIN)])
+        types = (NodeNicsObserved.TYPE, NodeDeclaredDevicesObserved.TYPE)
+        in_force = EnforcedRules([EnforcedRule(name, 1, ORIGIN) for name in types])
         own = Numbering("own", 1)
         self.pools = Fold(PoolsProjection(), GENERATION, numbering=own, enforced=in_force)
         self.sharing = Fold(SharingProjection(), GENERATION, numbering=own, enforced=in_force)

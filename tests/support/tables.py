@@ -145,6 +145,7 @@ ADDED = {
     "node_fault.codes": "",
     "remediation_fault.codes": "",
     "remediation_fault.cleared": "",
+    "sharing_hardware.declared": "",
     "health_report.unhealthy_codes": "",
     "health_report.healthy_codes": "",
     "incident.standing": "",

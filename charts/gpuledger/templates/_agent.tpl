@@ -151,6 +151,10 @@ it without.
 - name: GPULEDGER_RUNTIME_PROXY_DIR
   value: {{ . | quote }}
 {{- end }}
+{{- with $agent.devicesDirectory }}
+- name: GPULEDGER_DEVICES_DIR
+  value: {{ . | quote }}
+{{- end }}
 - name: GPULEDGER_HARDWARE
   value: {{ $agent.hardware | quote }}
 - name: GPULEDGER_ALLOCATE
@@ -267,6 +271,11 @@ readinessProbe:
 - name: runtime-proxy
   mountPath: {{ . }}
 {{- end }}
+{{- with $agent.devicesDirectory }}
+- name: declared-devices
+  mountPath: {{ . }}
+  readOnly: true
+{{- end }}
 - name: device-plugins
   mountPath: {{ $agent.kubeletDirectory }}/device-plugins
 - name: pod-resources
@@ -326,6 +335,10 @@ readinessProbe:
   hostPath: {path: {{ $agent.stateDirectory }}, type: DirectoryOrCreate}
 {{- with $agent.runtimeProxyDirectory }}
 - name: runtime-proxy
+  hostPath: {path: {{ . }}, type: DirectoryOrCreate}
+{{- end }}
+{{- with $agent.devicesDirectory }}
+- name: declared-devices
   hostPath: {path: {{ . }}, type: DirectoryOrCreate}
 {{- end }}
 - name: device-plugins

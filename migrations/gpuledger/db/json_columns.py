@@ -54,7 +54,7 @@ JSON_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "sharing_offer": ("offer",),
 }
 """By table. None of them are `device_allocation.consumed`, `maintenance_request.drain`, and `node_fault.codes`,
-`remediation_fault.codes` and `remediation_fault.cleared`: they may be empty texts.
+`remediation_fault.codes`, `remediation_fault.cleared` and `sharing_hardware.declared`: they may be empty texts.
 """
 
 _OF_TYPE: Final = """

@@ -11,6 +11,7 @@ from typing import Final
 
 from gpuledger.agent.board import Board
 from gpuledger.agent.control import control_socket
+from gpuledger.agent.declared_files import DeclaredDevices
 from gpuledger.agent.desired_devices import DesiredDevices
 from gpuledger.agent.discovery import CardDiscovery
 from gpuledger.agent.errors import AgentError
@@ -141,6 +142,7 @@ def _parts(
         CardDiscovery(node, calls, board, outbox, clock=system_clock, monotonic=time.monotonic),
         health,
         _nics(settings),
+        _declared(settings, outbox),
         *_followers(node, board, outbox, connection),
         PoolSetup(calls, board, outbox, clock=system_clock),
         DevicePlugin(
@@ -158,6 +160,11 @@ def _parts(
 def _nics(settings: AgentSettings) -> NicDiscovery:
     read = partial(asyncio.to_thread, open_nics(settings.hardware))
     return NicDiscovery(settings.node, read, clock=system_clock, monotonic=time.monotonic)
+
+
+def _declared(settings: AgentSettings, outbox: Outbox) -> DeclaredDevices:
+    names = settings.kubelet.names
+    return DeclaredDevices(settings.node, settings.devices, names, outbox, clock=system_clock, monotonic=time.monotonic)
 
 
 def _followers(node: str, board: Board, outbox: Outbox, connection: SharedConnection[EdgeLedger]) -> tuple[Part, ...]:

@@ -40,6 +40,7 @@ PREFLIGHT_NAMESPACES: Final = "GPULEDGER_PREFLIGHT_NAMESPACES"
 SPOOL_EVENTS: Final = "GPULEDGER_SPOOL_EVENTS"
 SPOOL_MIB: Final = "GPULEDGER_SPOOL_MIB"
 RUNTIME_PROXY_DIR: Final = "GPULEDGER_RUNTIME_PROXY_DIR"
+DEVICES_DIR: Final = "GPULEDGER_DEVICES_DIR"
 
 NATS_SCHEMES: Final = frozenset({"nats", "tls", "ws", "wss"})
 EXPORTER_SCHEMES: Final = frozenset({"http", "https"})
@@ -109,7 +110,8 @@ class SpoolSettings:
 class AgentSettings:
     """All settings of an agent; `health.classes` parses `xid_classes`.
 
-    `runtime_proxy` is the folder that the node's runtime proxy shares; None: there is no such proxy.
+    `runtime_proxy` is the folder that the node's runtime proxy shares, None: there is no such proxy; `devices` the one
+    whose files declare devices, None: none does.
     """
 
     node: str
@@ -123,6 +125,7 @@ class AgentSettings:
     spool: SpoolSettings
     xid_classes: str
     runtime_proxy: Path | None = None
+    devices: Path | None = None
 
 
 def read_agent_settings(environ: Mapping[str, str]) -> AgentSettings:
@@ -145,7 +148,8 @@ def read_agent_settings(environ: Mapping[str, str]) -> AgentSettings:
         _health(environ),
         _spool(environ),
         environ.get(XID_CLASSES, ""),
-        Path(folder).absolute() if (folder := environ.get(RUNTIME_PROXY_DIR)) else None,
+        _folder(environ, RUNTIME_PROXY_DIR),
+        _folder(environ, DEVICES_DIR),
     )
 
 
@@ -157,6 +161,11 @@ def read_state_dir(environ: Mapping[str, str]) -> Path:
 def read_hardware(environ: Mapping[str, str]) -> str:
     """The kind of hardware: `nvml`, `simulated:SPEC` or `recorded:FILE`."""
     return environ.get(HARDWARE) or DEFAULT_HARDWARE
+
+
+def _folder(environ: Mapping[str, str], variable: str) -> Path | None:
+    folder = environ.get(variable)
+    return Path(folder).absolute() if folder else None
 
 
 def _node(name: str | None) -> str:

@@ -256,14 +256,14 @@ def test_specifications_of_cdi_are_seen_where_they_are_used(allocate: str, folde
 def test_another_kubelets_folder_is_mounted_and_named() -> None:
     made = render(values(kubeletDirectory="/data/kubelet", stateDirectory="/data/agent"))
     assert {"/data/kubelet/device-plugins", "/data/kubelet/pod-resources", "/data/agent"} < mounts_of(made).keys()
-    assert environ(made)[names.KUBELET_DIR] == "/data/kubelet"
-    assert environ(made)[names.STATE_DIR] == "/data/agent"
+    assert {names.KUBELET_DIR: "/data/kubelet", names.STATE_DIR: "/data/agent"}.items() <= environ(made).items()
 
 
-def test_the_folder_of_the_runtime_proxy_is_mounted_where_there_is_one() -> None:
-    assert names.RUNTIME_PROXY_DIR not in environ(plain())
-    made = render(values(runtimeProxyDirectory="/data/proxy"))
-    assert ("/data/proxy" in mounts_of(made), environ(made)[names.RUNTIME_PROXY_DIR]) == (True, "/data/proxy")
+def test_folders_are_mounted_where_they_are_named() -> None:
+    assert not {names.RUNTIME_PROXY_DIR, names.DEVICES_DIR} & environ(plain()).keys()
+    made = render(values(runtimeProxyDirectory="/proxy", devicesDirectory="/devices"))
+    assert {names.RUNTIME_PROXY_DIR: "/proxy", names.DEVICES_DIR: "/devices"}.items() <= environ(made).items()
+    assert ["readOnly" in mounts_of(made)[one] for one in ("/proxy", "/devices")] == [False, True]
 
 
 def test_health_monitors_have_a_socket_in_a_folder_of_the_node(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from gpuledger.domain.sharing.offered import totals
 from gpuledger.events.device import DeviceWithdrawn
 from gpuledger.events.node import NodeGone
 from gpuledger.events.node_sharing import Nic, NodeCardsLeft
-from gpuledger.events.sharing import NodeDevicesShared, PodDevicesReleased, PodSharingGone
+from gpuledger.events.sharing import NodeDevicesShared, PodDevicesReleased, PodSharingGone, SharedDevice
 from support import pools
 from support.offering import (
     MEMORY_MIB,
@@ -20,6 +20,7 @@ from support.offering import (
     address,
     bound_elsewhere,
     card,
+    declaring,
     hardware,
     labelled,
     nics,
@@ -232,3 +233,50 @@ def test_what_an_agent_observed_of_a_node_that_is_gone_counts_no_more() -> None:
     assert not any(one.healthy for one in log.offer().devices)
     log.record("n1", observed(card(0), card(1)), at=1)
     assert not any(one.healthy for one in log.offer().devices), "it is older than the end of the Node"
+
+
+def fpga(minor: int, *, healthy: bool = True, **other: Any) -> SharedDevice:
+    given = {"type": "fpga", "minor": minor, "id": f"f{minor}", "healthy": healthy, "resources": {"fpga": 100}, **other}
+    return SharedDevice.model_validate(given)
+
+
+def test_declared_devices_are_offered_as_they_are_beside_the_cards() -> None:
+    log = OfferingLog().begin()
+    log.record("n1", declaring(fpga(1, healthy=False), fpga(0)))
+    assert not any(isinstance(one.data, NodeDevicesShared) for one in log.events), "the node has no label"
+    log.record("n1", labelled())
+    assert log.offered() == [uuid(0), uuid(1), "f0", "f1"]
+    assert [one.healthy for one in log.offer().devices] == [True, True, True, False]
+    assert totals(log.offer().devices)["fpga"] == 100
+    assert offers(log.record("n1", declaring(fpga(0), fpga(1, healthy=False)))) == 0, "their order says nothing"
+    assert offers(log.record("n1", declaring(fpga(0), fpga(1)))) == 1
+    log.record("n1", declaring())
+    assert log.offered() == [uuid(0), uuid(1)]
+
+
+def test_declared_devices_need_no_word_of_pools() -> None:
+    log = OfferingLog().begin()
+    log.record("n1", declaring(fpga(0)))
+    log.append("n1", labelled())
+    while log.step("sharing"):
+        pass
+    assert log.offered() == ["f0"]
+
+
+def test_what_agents_find_themselves_cannot_be_declared() -> None:
+    log = OfferingLog().begin()
+    log.record("n1", labelled())
+    log.record("n1", declaring(fpga(9, type="gpu"), fpga(9, type="rdma"), fpga(9, resources={"gpu-core": 100})))
+    assert log.offered() == [uuid(0), uuid(1)]
+
+
+def test_late_facts_about_declared_devices_do_not_count_and_they_go_with_their_node() -> None:
+    log = OfferingLog().begin()
+    log.record("n1", labelled())
+    log.record("n1", declaring(fpga(0)), at=50)
+    log.record("n1", declaring(), at=40)
+    assert log.offered() == [uuid(0), uuid(1), "f0"]
+    log.record("n1", NodeGone(), at=60)
+    assert "f0" not in log.offered()
+    log.record("n1", declaring(fpga(1)), at=70)
+    assert "f1" in log.offered()

@@ -61,6 +61,7 @@ MAY_BE_EMPTY = {
     "node_fault.codes",
     "remediation_fault.codes",
     "remediation_fault.cleared",
+    "sharing_hardware.declared",
 }
 """Documents in columns of text, which are empty where nothing was recorded."""
 

@@ -32,12 +32,16 @@ BYTES_PER_MIB: Final = 1 << 20
 MODEL_LABEL: Final = "model"
 """The label of a shared GPU with its model."""
 
+FOUND_BY_AGENTS: Final = frozenset({GPU, RDMA})
+"""Types of devices that no file declares."""
+
 
 class _Observed(NamedTuple):
-    """What a node's agent observes: cards by PCI address, and NICs in the order of their addresses."""
+    """What a node's agent observes: cards by PCI address, NICs in their order, and declared devices."""
 
     cards: Mapping[str, Card]
     nics: tuple[Nic, ...]
+    declared: tuple[SharedDevice, ...]
 
 
 def offer_of(state: Offering, node: str) -> NodeDevicesShared | None:
@@ -58,7 +62,7 @@ def offer_of(state: Offering, node: str) -> NodeDevicesShared | None:
     models = (row.product for row in sorted(gpus, key=lambda row: minors[row.name]) if row.product is not None)
     policy = label.partition_policy
     return NodeDevicesShared(
-        devices=(*devices, *_rdma(observed.nics)),
+        devices=(*devices, *_rdma(observed.nics), *observed.declared),
         not_shared=tuple(excluded.values()),
         model=next(map(label_value, models), None) or None,
         partition_policy="Honor" if policy == "Honor" else "Prefer" if policy == "Prefer" else None,
@@ -87,9 +91,22 @@ def switch_of(pci_path: Sequence[str], address: str) -> str:
 
 def _observed(state: Offering, node: str) -> _Observed:
     row = state.hardware.get(node)
-    cards = [Card.model_validate(one) for one in orjson.loads(NOTHING_OBSERVED if row is None else row.cards)]
-    nics = [Nic.model_validate(one) for one in orjson.loads(NOTHING_OBSERVED if row is None else row.nics)]
-    return _Observed({one.pci_address: one for one in cards}, tuple(sorted(nics, key=lambda one: one.pci_address)))
+    if row is None:
+        return _Observed({}, (), ())
+    cards = [Card.model_validate(one) for one in orjson.loads(row.cards)]
+    nics = [Nic.model_validate(one) for one in orjson.loads(row.nics)]
+    return _Observed(
+        {one.pci_address: one for one in cards},
+        tuple(sorted(nics, key=lambda one: one.pci_address)),
+        _declared(row.declared or NOTHING_OBSERVED),
+    )
+
+
+def _declared(text: str) -> tuple[SharedDevice, ...]:
+    """The devices that files declare, of types that the agent does not find itself: those have other owners as well."""
+    devices = (SharedDevice.model_validate(one) for one in orjson.loads(text))
+    others = (one for one in devices if one.type not in FOUND_BY_AGENTS and one.resources.keys() == {one.type})
+    return tuple(sorted(others, key=lambda one: (one.type, one.minor)))
 
 
 def _exclusion(state: Offering, label: SharingNode, row: SharingCard, observed: _Observed) -> NotSharedCard | None:

@@ -12,7 +12,7 @@ class SharingProjection(Projection):
     """Folds labels, hardware and owners of cards, and decides what nodes offer."""
 
     name = "sharing"
-    version = 2
+    version = 3
     specs = SPECS
     handlers = HANDLERS
     state_class = Offering

@@ -32,6 +32,7 @@ from gpuledger.events.device import (
     DeviceWithdrawn,
 )
 from gpuledger.events.node import NodeDevicesObserved, NodeGone
+from gpuledger.events.node_devices import NodeDeclaredDevicesObserved
 from gpuledger.events.node_sharing import NodeCardsLeft, NodeNicsObserved, NodeSharingLabelled, NodeSharingUnlabelled
 from gpuledger.events.payload import Payload
 from gpuledger.events.sharing import (
@@ -95,20 +96,25 @@ def _nics_observed(state: Offering, fact: Fact, data: NodeNicsObserved) -> None:
         _put_hardware(state, fact, before._replace(nics=_array(data.nics), nics_at=fact.event.time))
 
 
+def _declared(state: Offering, fact: Fact, data: NodeDeclaredDevicesObserved) -> None:
+    before = _hardware(state, fact.event.subject)
+    if not _is_late(before, before.declared_at, fact.event.time):
+        row = before._replace(declared=_array(data.devices) if data.devices else "", declared_at=fact.event.time)
+        _put_hardware(state, fact, row)
+
+
 def _node_gone(state: Offering, fact: Fact, _data: NodeGone) -> None:
     """What its agent observed before went with it."""
-    before, time = _hardware(state, fact.event.subject), fact.event.time
-    if is_late(before.gone_at, time):
+    row, time = _hardware(state, fact.event.subject), fact.event.time
+    if is_late(row.gone_at, time):
         return
-    cards = before.cards_at is not None and before.cards_at > time
-    nics = before.nics_at is not None and before.nics_at > time
-    row = SharingHardware(
-        before.node,
-        before.cards if cards else NOTHING_OBSERVED, before.cards_at if cards else None,
-        before.nics if nics else NOTHING_OBSERVED, before.nics_at if nics else None,
-        time,
-    )  # fmt: skip
-    _put_hardware(state, fact, row)
+    if row.cards_at is not None and row.cards_at <= time:
+        row = row._replace(cards=NOTHING_OBSERVED, cards_at=None)
+    if row.nics_at is not None and row.nics_at <= time:
+        row = row._replace(nics=NOTHING_OBSERVED, nics_at=None)
+    if row.declared_at is not None and row.declared_at <= time:
+        row = row._replace(declared="", declared_at=None)
+    _put_hardware(state, fact, row._replace(gone_at=time))
 
 
 def _is_late(row: SharingHardware, latest: datetime | None, time: datetime) -> bool:
@@ -126,8 +132,12 @@ def _put_hardware(state: Offering, fact: Fact, row: SharingHardware) -> None:
     state.hardware.put(row)
     state.hardware_ends.note(row)
     state.hardware_ends.forget(fact)
-    if before is None or (before.cards, before.nics) != (row.cards, row.nics):
+    if before is None or _observed(before) != _observed(row):
         state.touch(row.node)
+
+
+def _observed(row: SharingHardware) -> tuple[str, str, str]:
+    return row.cards, row.nics, row.declared
 
 
 def _array(values: tuple[Payload, ...]) -> str:
@@ -263,6 +273,7 @@ HANDLERS: Handlers = {
     NodeCardsLeft: _cards_left,
     NodeDevicesObserved: _devices_observed,
     NodeNicsObserved: _nics_observed,
+    NodeDeclaredDevicesObserved: _declared,
     NodeGone: _node_gone,
     DeviceDetected: _detected,
     DeviceDescribed: _described,

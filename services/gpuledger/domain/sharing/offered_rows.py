@@ -33,7 +33,10 @@ class SharingNode(NamedTuple):
 
 
 class SharingHardware(NamedTuple):
-    """What a node's agent observed: JSON arrays of `Card` and `Nic`, and their times; `gone_at` is the Node's end."""
+    """What a node's agent observed, and when; `gone_at` is the Node's end.
+
+    JSON arrays of `Card`, `Nic`, and `SharedDevice` for what files on the node declare (empty: nothing).
+    """
 
     node: str
     cards: str
@@ -41,10 +44,12 @@ class SharingHardware(NamedTuple):
     nics: str
     nics_at: datetime | None
     gone_at: datetime | None
+    declared: str = ""
+    declared_at: datetime | None = None
 
     def ended_at(self) -> datetime | None:
         """Since when the node is gone; None while an agent has observed something after that."""
-        times = [time for time in (self.cards_at, self.nics_at) if time is not None]
+        times = [time for time in (self.cards_at, self.nics_at, self.declared_at) if time is not None]
         is_over = self.gone_at is not None and all(time <= self.gone_at for time in times)
         return self.gone_at if is_over else None
 
