@@ -9,15 +9,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from gpuledger.domain.sharing.container_env import MEMORY_LIMIT_PREFIX, SM_LIMIT, VISIBLE_DEVICES
+from gpuledger.domain.sharing.container_env import VISIBLE_DEVICES, confines
 from gpuledger.runtimeproxy.cri_pb2 import CDIDevice, ContainerConfig, Device, KeyValue, Mount
 from gpuledger.runtimeproxy.decide import NO_DEVICES, ContainerGpus
 
 CDI_ANNOTATION_PREFIX: Final = "cdi.k8s.io/"
 """How annotations of containers begin that name CDI devices, from before CRI had a field for them."""
-
-MEMORY_LIMIT: Final = MEMORY_LIMIT_PREFIX.rstrip("_")
-"""The limit of every GPU of a container, which HAMi-core reads beside those with a number."""
 
 VOLUME_MOUNTS: Final = "/var/run/nvidia-container-devices/"
 """Where NVIDIA's device plugin mounts something for every GPU of a container, with `volume-mounts`."""
@@ -53,20 +50,14 @@ def inject(config: ContainerConfig, gpus: ContainerGpus, naming: DeviceNaming) -
     return replaced
 
 
-def _is_ours(variable: str) -> bool:
-    return variable in {VISIBLE_DEVICES, SM_LIMIT, MEMORY_LIMIT} or variable.startswith(
-        (MEMORY_LIMIT_PREFIX, f"{SM_LIMIT}_")
-    )
-
-
 def _is_card(cdi_name: str, naming: DeviceNaming) -> bool:
     kind = cdi_name.strip().partition("=")[0]
     return kind == naming.cdi_kind or _CARD_KIND(kind) is not None
 
 
 def _without_variables(config: ContainerConfig, gpus: ContainerGpus) -> list[str]:
-    values = {one.key: one.value.decode(errors="replace") for one in config.envs if _is_ours(one.key)}
-    _take(config.envs, lambda one: one.key if _is_ours(one.key) else None)
+    values = {one.key: one.value.decode(errors="replace") for one in config.envs if confines(one.key)}
+    _take(config.envs, lambda one: one.key if confines(one.key) else None)
     return [f"env {name}={value}" for name, value in values.items() if gpus.variables.get(name) != value]
 
 

@@ -20,6 +20,12 @@ MEMORY_LIMIT_PREFIX: Final = "CUDA_DEVICE_MEMORY_LIMIT_"
 SM_LIMIT: Final = "CUDA_DEVICE_SM_LIMIT"
 """Percent of the multiprocessors of each GPU."""
 
+MEMORY_LIMIT: Final = MEMORY_LIMIT_PREFIX.rstrip("_")
+"""The limit of every GPU of a container, which HAMi-core reads beside those with a number."""
+
+HIDING: Final = frozenset({"", "none", "void"})
+"""Values of `VISIBLE_DEVICES` with which a container sees no GPU."""
+
 Devices = Mapping[str, Mapping[int, Device]]
 """The devices of a node by type and minor, as `NodeState` has them."""
 
@@ -65,6 +71,13 @@ def container_environment(
     if own is not None:
         return _environment(own, of_type, None)
     return {} if part is not None and not _asks(part) else _environment(gpus, of_type, part)
+
+
+def confines(variable: str) -> bool:
+    """Whether the variable says which GPUs a container sees, or how much of them it may use."""
+    return variable in {VISIBLE_DEVICES, SM_LIMIT, MEMORY_LIMIT} or variable.startswith(
+        (MEMORY_LIMIT_PREFIX, f"{SM_LIMIT}_")
+    )
 
 
 def gpu_uuids(allocation: Allocation, devices: Devices | None = None) -> tuple[str, ...]:

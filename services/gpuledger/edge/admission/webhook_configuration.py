@@ -13,6 +13,7 @@ from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES,
 from gpuledger.api.labels import POOL_RESOURCES
 from gpuledger.api.sharing import NVIDIA_GPU, SharingNames
 from gpuledger.edge.admission.rules.access import BREAK_GLASS, product_group
+from gpuledger.edge.admission.rules.decide import BINDINGS
 from gpuledger.edge.admission.settings import AdmissionSettings
 from gpuledger.edge.webhooks.configuration import (
     MUTATING,
@@ -139,7 +140,7 @@ def _sharing_hook(settings: AdmissionSettings, target: WebhookTarget, path: str)
 def _allocation_hook(settings: AdmissionSettings, target: WebhookTarget) -> dict[str, Any]:
     """About the annotation with a pod's devices, by whatever way it gets there."""
     hook = _hook(settings, target, PODS, ["CREATE", "UPDATE"], VALIDATE_PATH)
-    hook["rules"][0]["resources"] = [PODS.plural, f"{PODS.plural}/status", f"{PODS.plural}/binding"]
+    hook["rules"][0]["resources"] = [PODS.plural, f"{PODS.plural}/status", f"{PODS.plural}/binding", BINDINGS]
     condition = allocation_by_others(settings.sharing, settings.namespace)
     return hook | {
         "name": f"allocations.{NAME}.deckhouse.io",

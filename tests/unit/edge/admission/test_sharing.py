@@ -116,7 +116,6 @@ def test_init_containers_are_rewritten_too() -> None:
         (NAMES, {}, "sharing-scheduler"),
         (NAMES, {"schedulerName": ""}, "sharing-scheduler"),
         (NAMES, {"schedulerName": "mine"}, "mine"),
-        (NAMES, {"nodeName": "w1"}, "default-scheduler"),
         (SharingNames("gpus.example"), {}, "default-scheduler"),
     ],
 )
@@ -182,6 +181,34 @@ REFUSED = {
         "InvalidSharingHint",
         "The annotation device-joint-allocate is invalid: deviceTypes is empty",
     ),
+    "a node that no scheduler chose": (
+        pod(container({RATIO: "50"}), nodeName="w1"),
+        "SchedulerBypassed",
+        "spec.nodeName is w1 already, so no scheduler would choose devices for the pod. Leave it out",
+    ),
+    "all cards in place of its own": (
+        pod(container({RATIO: "50"}, name="t", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])),
+        "ReservedVariable",
+        "The container t sets the variable NVIDIA_VISIBLE_DEVICES",
+    ),
+    "all cards in a container beside it": (
+        pod(container({RATIO: "50"}), {"name": "d", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "0"}]}),
+        "ReservedVariable",
+        "The container d sets",
+    ),
+    "a limit of its own memory": (
+        pod(container({RATIO: "50"}, env=[{"name": "CUDA_DEVICE_MEMORY_LIMIT_0", "value": "80g"}])),
+        "ReservedVariable",
+        "CUDA_DEVICE_MEMORY_LIMIT_0",
+    ),
+    "a limit of compute from elsewhere": (
+        pod(
+            container({RATIO: "50"}),
+            init=[{"name": "i", "env": [{"name": "CUDA_DEVICE_SM_LIMIT", "valueFrom": {"fieldRef": {}}}]}],
+        ),
+        "ReservedVariable",
+        "The container i sets",
+    ),
     "an allocation of one's own": (
         pod(container({RATIO: "50"}), annotations={ALLOCATED: "{}"}),
         "AllocationNotYours",
@@ -197,6 +224,12 @@ def test_a_refusal_says_where_and_what_is_allowed(case: str) -> None:
     assert found.reason == reason
     assert words in found.message
     assert not found.patch
+
+
+@pytest.mark.parametrize("value", ["void", "none", ""])
+def test_a_container_may_hide_the_cards_from_itself(value: str) -> None:
+    hidden = {"name": "d", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": value}, {"name": "A", "value": "all"}]}
+    assert admitted(pod(container({RATIO: "50"}), hidden))["spec"]["containers"][1] == hidden
 
 
 def of_allocation(value: str | None) -> Json:
@@ -227,6 +260,8 @@ def test_only_one_account_writes_allocations(
     binding = review("pods", {"metadata": {"annotations": {ALLOCATED: "{}"}}}, operation=CREATE, user=user)
     found = decide(binding._replace(subresource="binding"), AdmissionCache(HOME, names))
     assert found.is_allowed is is_allowed
+    found = decide(binding._replace(plural="bindings"), AdmissionCache(HOME, names))
+    assert found.is_allowed is is_allowed, "the older way to bind a pod"
 
 
 def test_whoever_leaves_the_allocation_alone_may_change_the_rest() -> None:
@@ -303,9 +338,12 @@ def test_the_api_server_asks_whenever_others_change_an_allocation(sub: str, old:
 
 
 def test_the_api_server_asks_about_bindings_that_bring_an_allocation() -> None:
-    question = Question("CREATE", POD, "p", "team", subresource="binding", user={"username": "eve"})
-    assert called(question, {"metadata": {"annotations": {ALLOCATED: "{}"}}}) == {ALLOCATIONS}
-    assert called(question, {"metadata": {}}) == set()
+    user = {"username": "eve"}
+    question = Question("CREATE", POD, "p", "team", subresource="binding", user=user)
+    older = Question("CREATE", KindVersion("", "v1", "Binding", "bindings"), "p", "team", user=user)
+    for one in (question, older):
+        assert called(one, {"metadata": {"annotations": {ALLOCATED: "{}"}}}) == {ALLOCATIONS}
+        assert called(one, {"metadata": {}}) == set()
 
 
 def test_without_an_account_the_product_goes_on_though_nobody_answers() -> None:

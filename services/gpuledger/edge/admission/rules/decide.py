@@ -28,8 +28,12 @@ def review_any_pod(request: AdmissionRequest, cache: AdmissionCache) -> Admissio
     return review_pod(request, cache)
 
 
+BINDINGS: Final = "bindings"
+"""The older way to bind a pod, beside the subresource of pods: what it brings along reaches the pod in the same way."""
+
 RULES: Final[Mapping[str, Rule]] = {
     PODS.plural: review_any_pod,
+    BINDINGS: review_any_pod,
     GPU_POOLS.plural: review_pool,
     CLUSTER_GPU_POOLS.plural: review_pool,
     GPU_DEVICES.plural: review_device,

@@ -12,6 +12,7 @@ from gpuledger.api.sharing import GPU, NVIDIA_GPU, SharingNames
 from gpuledger.domain.pools.requests import Units, is_sidecar, read_units
 from gpuledger.domain.sharing.admission import ContainerAmounts, admitted_pod
 from gpuledger.domain.sharing.annotation import quantity_text
+from gpuledger.domain.sharing.container_env import HIDING, VISIBLE_DEVICES, confines
 from gpuledger.domain.sharing.hints import hints_of
 from gpuledger.domain.sharing.model import Amounts, Refusal
 from gpuledger.edge.admission.errors import DenialError
@@ -54,6 +55,8 @@ def review_shares(pod: Object, names: SharingNames) -> AdmissionResponse:
     if units := containers_with_units(pod):
         message = f"The container {units[0].name} asks for units of a pool, and others of the pod for shared devices."
         raise DenialError("SharedAndPoolRequest", f"{message} Ask for one of both, or make two pods of it.")
+    _check_node(pod)
+    _check_variables(pod)
     _check_hints(pod, names)
     containers = [one for one in _containers(pod, names) if any(one.given.values())]
     merged = [_merged(one) for one in containers]
@@ -86,6 +89,31 @@ def _of_sharing(resources: Object, names: SharingNames) -> Object:
 
 def _is_for_scheduler(pod: Object, names: SharingNames) -> bool:
     return names.scheduler is not None and mapping(pod, "spec").get("schedulerName") == names.scheduler
+
+
+def _check_node(pod: Object) -> None:
+    """A pod that skips the scheduler has no devices of its own, and its kubelet may ask for those of another pod."""
+    if node := mapping(pod, "spec").get("nodeName"):
+        message = f"spec.nodeName is {node} already, so no scheduler would choose devices for the pod."
+        raise DenialError("SchedulerBypassed", f"{message} Leave it out; `spec.nodeSelector` can name the node.")
+
+
+def _check_variables(pod: Object) -> None:
+    """What a pod sets itself counts more than what a device plugin sets, so it may not choose its cards or limits."""
+    for plural in ("initContainers", "containers"):
+        for container in map(mapping, items(pod, "spec", plural)):
+            for name in filter(confines, map(_set_variable, items(container, "env"))):
+                message = f"The container {container.get('name', '')} sets the variable {name}, which says what"
+                way_out = f"Leave it out; {VISIBLE_DEVICES} may be void, for a container that is to see no GPU."
+                raise DenialError("ReservedVariable", f"{message} containers get of the pod's devices. {way_out}")
+
+
+def _set_variable(entry: object) -> str:
+    """The name of a variable; empty if it only hides GPUs."""
+    one = mapping(entry)
+    name, value = str(one.get("name", "")), one.get("value") or ""
+    hides = name == VISIBLE_DEVICES and value in HIDING and not one.get("valueFrom")
+    return "" if hides else name
 
 
 def _check_hints(pod: Object, names: SharingNames) -> None:
@@ -142,9 +170,9 @@ def _resource_patch(container: SharingContainer, desired: Mapping[str, Any]) -> 
 
 
 def _scheduler_patch(pod: Object, names: SharingNames) -> Iterator[Object]:
-    """The scheduler of a pod that says nothing of it, and that no node has yet."""
+    """The scheduler of a pod that says nothing of it."""
     spec = mapping(pod, "spec")
-    if names.scheduler and not spec.get("nodeName") and spec.get("schedulerName") in (None, "", DEFAULT_SCHEDULER):
+    if names.scheduler and spec.get("schedulerName") in (None, "", DEFAULT_SCHEDULER):
         yield {"op": "add", "path": "/spec/schedulerName", "value": names.scheduler}
 
 
