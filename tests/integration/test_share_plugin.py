@@ -160,8 +160,9 @@ async def test_an_agent_that_starts_between_binding_and_allocation(kubelet: Fake
     async with a_node(kubelet, board) as node:
         await node.admit("b", 50, 50)
         assert (await kubelet.allocate(RATIO, 50, "a")).envs == visible([1], part_of(1, 50, 50))
+    await node.knows()
     again = sharing_board(2)
-    async with a_node(kubelet, again) as node:
+    async with a_node(kubelet, again):
         again.put(allocated=board.state.allocated)
         assert (await kubelet.allocate(CORE, 50, "a")).envs == visible([1], part_of(1, 50, 50))
 
@@ -233,7 +234,9 @@ async def test_cdi_names_beside_the_limits(kubelet: FakeKubelet, root: Path) -> 
     async with a_node(kubelet, board, **settings):
         given = await kubelet.allocate(CORE, 50, "a")
         assert [one.name for one in given.cdi_devices] == ["nvidia.com/gpu=GPU-1"]
-        assert set(given.envs) == {"CUDA_DEVICE_MEMORY_LIMIT_0", "CUDA_DEVICE_SM_LIMIT"}
+        limits = {"CUDA_DEVICE_MEMORY_LIMIT_0", "CUDA_DEVICE_SM_LIMIT"}
+        assert set(given.envs) == {*limits, "NVIDIA_VISIBLE_DEVICES"}
+        assert given.envs["NVIDIA_VISIBLE_DEVICES"] == "void", "not what the image has, which may be all"
         with pytest.raises(grpc.aio.AioRpcError, match=r"No CDI specification names nvidia\.com/gpu=GPU-0"):
             await kubelet.allocate(CORE, 50, "b")
 

@@ -81,6 +81,7 @@ MESSAGES: Final[Mapping[str, str]] = {
     AssignmentReason.POOL_CLOSED: "The pool takes no devices now; its conditions say why.",
     AssignmentReason.POOL_DELETED: "The pool is being deleted.",
     AssignmentReason.POOL_GONE: "The pool exists no longer.",
+    AssignmentReason.LEFT_TO_SHARING: "A label of the node gives its cards to sharing.",
     AssignmentReason.NOT_MATCHING: "The device no longer matches the pool.",
     AssignmentReason.DRIFT: "A device is no longer as its pool needs it.",
     PoolReason.SUPPORTED: "gpuledger supports pools of this kind.",

@@ -7,15 +7,12 @@ containers of the pod see the pod's GPUs, as Koordinator's hook has it, init con
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from gpuledger.api.sharing import GPU, SharingNames
 from gpuledger.domain.sharing.annotation import read_allocation
-from gpuledger.domain.sharing.container_env import VISIBLE_DEVICES, UnnamedGpuError, container_environment
+from gpuledger.domain.sharing.container_env import HIDDEN, VISIBLE_DEVICES, UnnamedGpuError, container_environment
 from gpuledger.runtimeproxy.node_view import NodeView
-
-NO_DEVICES: Final = "void"
-"""The value of `NVIDIA_VISIBLE_DEVICES` that hides all GPUs; without any, that of the container's image would count."""
 
 
 class RefusalReason(StrEnum):
@@ -77,7 +74,7 @@ def decide(container: NewContainer, node: NodeView, names: SharingNames) -> Cont
             f"No devices for container {container.name} of pod {container.pod_id}: {error} The kubelet tries again.",
         )
     uuids = tuple(filter(None, variables.get(VISIBLE_DEVICES, "").split(",")))
-    return ContainerGpus(uuids, variables if uuids else {VISIBLE_DEVICES: NO_DEVICES})
+    return ContainerGpus(uuids, variables if uuids else {VISIBLE_DEVICES: HIDDEN})
 
 
 def _unreadable(container: NewContainer, names: SharingNames, problem: str) -> str:

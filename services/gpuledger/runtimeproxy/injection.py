@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from gpuledger.domain.sharing.container_env import VISIBLE_DEVICES, confines
+from gpuledger.domain.sharing.container_env import HIDDEN, VISIBLE_DEVICES, confines
 from gpuledger.runtimeproxy.cri_pb2 import CDIDevice, ContainerConfig, Device, KeyValue, Mount
-from gpuledger.runtimeproxy.decide import NO_DEVICES, ContainerGpus
+from gpuledger.runtimeproxy.decide import ContainerGpus
 
 CDI_ANNOTATION_PREFIX: Final = "cdi.k8s.io/"
 """How annotations of containers begin that name CDI devices, from before CRI had a field for them."""
@@ -43,7 +43,7 @@ def inject(config: ContainerConfig, gpus: ContainerGpus, naming: DeviceNaming) -
         *_without_mounts(config),
     )
     for name, value in gpus.variables.items():
-        visible = value if naming.by_env or name != VISIBLE_DEVICES else NO_DEVICES
+        visible = value if naming.by_env or name != VISIBLE_DEVICES else HIDDEN
         config.envs.append(KeyValue(key=name, value=visible.encode()))
     if naming.cdi_kind is not None:
         config.CDI_devices.extend(CDIDevice(name=f"{naming.cdi_kind}={uuid}") for uuid in gpus.devices)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from gpuledger.agent.kubelet.podresources_pb2 import ListPodResourcesResponse
 from gpuledger.api.sharing import GPU, SharingNames
-from gpuledger.domain.sharing.container_env import UnnamedGpuError, container_environment
+from gpuledger.domain.sharing.container_env import HIDDEN, VISIBLE_DEVICES, UnnamedGpuError, container_environment
 from gpuledger.domain.sharing.container_parts import part_of
 from gpuledger.domain.sharing.model import Allocated, Allocation
 from gpuledger.events.shares import PodShare
@@ -96,12 +96,13 @@ def match(
 
 
 def environment_of(pod: PodShare, container: ContainerShare) -> dict[str, str]:
-    """The variables that a container of a pod gets.
+    """The variables that a container of a pod gets; one without GPUs in a pod with some sees none of the node's.
 
     Raises:
         UnnamedGpuError: the allocation leaves open which GPU it means, or how much of it.
     """
-    return container_environment(allocation_of(pod), part=part_of(pod, container))
+    found = container_environment(allocation_of(pod), part=part_of(pod, container))
+    return {VISIBLE_DEVICES: HIDDEN} if pod.allocation.get(GPU) and not found else found
 
 
 def allocation_of(pod: PodShare) -> Allocation:

@@ -24,7 +24,7 @@ from gpuledger.agent.plugin.matching import (
 )
 from gpuledger.agent.plugin.share_units import type_of
 from gpuledger.api.sharing import GPU, SharingNames
-from gpuledger.domain.sharing.container_env import VISIBLE_DEVICES
+from gpuledger.domain.sharing.container_env import HIDDEN, VISIBLE_DEVICES
 from gpuledger.runtime.clock import Sleep
 
 LOOKS_MAX: Final = 25
@@ -66,11 +66,13 @@ class ShareAnswers:
         """
         async with self._answering:
             found = await self._found(call)
-            uuids = tuple(filter(None, found.environment.get(VISIBLE_DEVICES, "").split(",")))
-            cdi_devices = cdi_devices_of(uuids, self._injection, specified() if specified is not None else None)
+            cdi_devices = cdi_devices_of(
+                devices_of(found, GPU), self._injection, specified() if specified is not None else None
+            )
             self._answered = self._live() | {found.answered(call)}
-        hidden = frozenset() if self._injection.by_env else {VISIBLE_DEVICES}
-        envs = {name: value for name, value in found.environment.items() if name not in hidden}
+        envs = dict(found.environment)
+        if VISIBLE_DEVICES in envs and not self._injection.by_env:
+            envs[VISIBLE_DEVICES] = HIDDEN
         return ContainerAllocation(envs, cdi_devices)
 
     async def _found(self, call: ShareCall) -> ShareMatch:

@@ -15,7 +15,7 @@ from gpuledger.api.conditions import PREREQUISITE_NOT_MET, ConditionStatus, Devi
 from gpuledger.api.labels import LABEL_PRECISION_PREFIX, LABEL_PRODUCT, LABEL_TRUE, LABEL_VENDOR, VENDOR_NVIDIA
 from gpuledger.api.phases import AssignmentPhase, DeviceState
 from gpuledger.api.pool_ref import PoolRef
-from gpuledger.api.reasons import InventoryReason
+from gpuledger.api.reasons import AssignmentReason, InventoryReason
 from gpuledger.domain.bootstrap.state import PreparedDevice
 from gpuledger.domain.inventory.state import GpuDevice, GpuModule, GpuNode, GpuNodeCondition
 from gpuledger.domain.pools.pools import Assignment
@@ -40,7 +40,7 @@ def device_status(
     `instances` are how many MIG instances of each profile its card has now.
     """
     assigned = assignment if assignment is not None and assignment.phase is not None else None
-    conditions = [*device_conditions(row), *_faulted(prepared), *_assignment_conditions(assigned)]
+    conditions = [*device_conditions(row), *_faulted(prepared), *_assignment_conditions(assignment)]
     status = {
         "nodeName": row.node,
         **({"inventoryID": row.inventory_id} if row.inventory_id else {}),
@@ -146,8 +146,12 @@ def _faulted(prepared: PreparedDevice | None) -> list[Document]:
 
 
 def _assignment_conditions(assignment: Assignment | None) -> list[Document]:
-    """Whether the pool's configuration is in force on the device, and whether it is being removed."""
-    if assignment is None:
+    """Whether a pool's configuration is in force on the device, and whether it is being removed.
+
+    A device without a pool has none of these, unless no pool may take it: its node's cards are for sharing.
+    """
+    is_left = assignment is not None and assignment.reason == AssignmentReason.LEFT_TO_SHARING
+    if assignment is None or (assignment.phase is None and not is_left):
         return []
     status = ConditionStatus.TRUE if assignment.phase == AssignmentPhase.ASSIGNED else ConditionStatus.FALSE
     why = (assignment.reason, assignment.changed_at, assignment.message)

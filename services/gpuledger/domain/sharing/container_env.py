@@ -23,7 +23,10 @@ SM_LIMIT: Final = "CUDA_DEVICE_SM_LIMIT"
 MEMORY_LIMIT: Final = MEMORY_LIMIT_PREFIX.rstrip("_")
 """The limit of every GPU of a container, which HAMi-core reads beside those with a number."""
 
-HIDING: Final = frozenset({"", "none", "void"})
+HIDDEN: Final = "void"
+"""The value of `VISIBLE_DEVICES` that hides all GPUs; without any, that of the container's image would count."""
+
+HIDING: Final = frozenset({"", "none", HIDDEN})
 """Values of `VISIBLE_DEVICES` with which a container sees no GPU."""
 
 Devices = Mapping[str, Mapping[int, Device]]

@@ -15,7 +15,7 @@ from gpuledger.agent.plugin.matching import (
 )
 from gpuledger.api.sharing import SharingNames
 from gpuledger.events.shares import PodShare
-from gpuledger.events.sharing import AllocatedDevice
+from gpuledger.events.sharing import AllocatedDevice, ContainerShare
 from support.shares import container, part_of, pod_share
 
 HALF = ShareCall("gpu-core", 50)
@@ -119,6 +119,22 @@ def test_all_resources_of_a_container_give_the_same_variables() -> None:
     assert by_core.environment == {"NVIDIA_VISIBLE_DEVICES": "GPU-2,GPU-4"}
     assert devices_of(by_core, "gpu") == ("GPU-2", "GPU-4")
     assert devices_of(by_core, "rdma") == ()
+
+
+@pytest.mark.parametrize(
+    "requests", [pytest.param({"gpu.shared": 1}, id="a number alone"), pytest.param({"rdma": 1}, id="a NIC")]
+)
+def test_a_container_without_gpus_in_a_pod_with_some_sees_none(requests: dict[str, int]) -> None:
+    """Without the variable that of its image would count, which is often `all`."""
+    pod = pod_share(
+        "a", [part_of(0, 50, 50)], container("one", core=50, ratio=50), ContainerShare(name="two", requests=requests)
+    )
+    ((resource, number),) = requests.items()
+    found = match(ShareCall(resource, number), [pod], listed("a"), NOBODY)
+    assert isinstance(found, ShareMatch)
+    assert found.container.name == "two"
+    assert found.environment == {"NVIDIA_VISIBLE_DEVICES": "void"}
+    assert devices_of(found, "gpu") == ()
 
 
 def test_the_kubelets_list() -> None:

@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 
 from gpuledger.api.sharing import SharingNames
+from gpuledger.edge.kube.crds import node_feature_rule
+from gpuledger.edge.statuswriter.desired.state import desired_object
 from gpuledger.edge.statuswriter.node_resources import node_resources, resources_of
-from gpuledger.events.device import DeviceDescribed, Hardware
+from gpuledger.edge.statuswriter.objects import Key, Kind
+from gpuledger.events.device import DeviceAssignmentChanged, DeviceDescribed, Hardware
 from gpuledger.events.node_sharing import NodeSharingLabelled
 from gpuledger.events.sharing import NodeDevicesShared, NotSharedCard, SharedDevice
 from support.events import SubjectFact
@@ -47,6 +50,15 @@ def test_a_node_that_shares_does_not_lack_a_pool() -> None:
     shares = ("w1", sharing(gpu(0)))
     assert "w1" not in desired_state(*facts(), shares).without_pool.rows
     assert "w1" in desired_state(*facts(), shares, ("w1", NodeDevicesShared(enabled=False))).without_pool.rows
+
+
+def test_the_condition_of_a_device_says_that_it_is_left_to_sharing() -> None:
+    left = DeviceAssignmentChanged(reason="LeftToSharing", message="A label of the node.")
+    shown = desired_object(desired_state(*facts(), ("w1-0", left)), Key(Kind.DEVICE, "w1-0"), node_feature_rule())
+    assert shown is not None
+    (configured,) = (one for one in shown.status["conditions"] if one["type"] == "Configured")
+    assert (configured["status"], configured["reason"]) == ("False", "LeftToSharing")
+    assert (configured["message"], shown.status["state"]) == ("A label of the node.", "Ready")
 
 
 @pytest.mark.parametrize(
