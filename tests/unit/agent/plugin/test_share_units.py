@@ -94,3 +94,11 @@ def test_the_tenth_unit_comes_after_the_ninth() -> None:
 
 def test_the_type_of_a_resource() -> None:
     assert [type_of(each, {"gpu", "rdma"}) for each in ("gpu-core", "gpu.shared", "rdma")] == ["gpu", "gpu", "rdma"]
+
+
+def test_any_other_type_has_a_hundred_units_per_device() -> None:
+    fpga = shared_nic(0).model_copy(update={"type": "fpga", "id": "f0", "resources": {"fpga": 100}})
+    units = share_lists(sharing_board(1, fpga).state, NAMES)["kooperator/fpga"]
+    assert [one.unit.id for one in units] == [f"f0::{number}" for number in range(100)]
+    assert all(one.healthy for one in units)
+    assert type_of("fpga", {"gpu", "fpga"}) == "fpga"
