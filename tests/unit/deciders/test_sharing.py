@@ -99,6 +99,18 @@ def test_a_card_that_pods_hold_leaves_sharing_with_the_last_of_them() -> None:
     assert log.pools.state.assignment.rows["n1-0"].pool == POOL  # type: ignore[attr-defined]
 
 
+def test_a_card_that_pods_hold_stays_though_the_label_goes_and_comes_back_before_pools_answer() -> None:
+    log = OfferingLog().begin()
+    log.record("n1", labelled())
+    log.record("team/a", reserved("u", 0))
+    for label in (UNLABELLED, labelled(), UNLABELLED):
+        log.append("n1", label)
+        while log.step("sharing"):
+            pass
+        assert [(one.id, one.healthy) for one in log.offer().devices] == [(uuid(0), False)]
+        assert uuid(0) not in log.reasons()
+
+
 def test_a_card_of_a_pool_stays_there_until_the_pool_releases_it() -> None:
     log = OfferingLog().begin()
     log.record(POOL, pools.pool())

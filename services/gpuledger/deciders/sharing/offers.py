@@ -59,11 +59,14 @@ def offer_of(state: Offering, node: str) -> NodeDevicesShared | None:
     minors = _minors(cards, gpus, observed.cards, _former_minors(state, node))
     devices = [_gpu(row, minors[row.name], observed.cards.get(row.pci_address or "")) for row in gpus]
     devices.sort(key=lambda one: one.minor)
+    # A label that went and came back: what pods still hold is no pool's, or it would be once the label goes again.
+    owned = {why.id for why in excluded.values() if why.owner != "none"}
+    held = () if label.is_left else tuple(one for one in _held(state, node) if one.id not in owned)
     models = (row.product for row in sorted(gpus, key=lambda row: minors[row.name]) if row.product is not None)
     policy = label.partition_policy
     return NodeDevicesShared(
-        devices=(*devices, *_rdma(observed.nics), *observed.declared),
-        not_shared=tuple(excluded.values()),
+        devices=(*devices, *held, *_rdma(observed.nics), *observed.declared),
+        not_shared=tuple(one for one in excluded.values() if one.id not in {each.id for each in held}),
         model=next(map(label_value, models), None) or None,
         partition_policy="Honor" if policy == "Honor" else "Prefer" if policy == "Prefer" else None,
         labelled_at=label.since,
