@@ -71,8 +71,8 @@ SLICE_UUIDS: Final = TableSpec("slice_uuids", SliceUuids, ("slice",))
 class Holders(TableState):
     """What the containers of all nodes have, and what says which cards that is; `names` are those of shared devices."""
 
-    def __init__(self, names: SharingNames = SharingNames()) -> None:
-        self._names = names
+    def __init__(self, names: SharingNames | None = None) -> None:
+        self._names = names or SharingNames()
         self.node_cards = Table(NODE_CARDS)
         self.container_units = Table(CONTAINER_UNITS, "node")
         self.slice_uuids = Table(SLICE_UUIDS, "pool")

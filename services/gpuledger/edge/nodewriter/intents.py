@@ -56,7 +56,7 @@ OLDER_INTENT: Final = TableSpec("older_intent", Intent, ("intent",))
 class Intents(Holders):
     """The isolations and drains of nodes that have no outcome, and who holds which devices."""
 
-    def __init__(self, names: SharingNames = SharingNames()) -> None:
+    def __init__(self, names: SharingNames | None = None) -> None:
         super().__init__(names)
         self.drains = DrainIntents()
         self.newest_drain, self.older_drain = self.drains.newest, self.drains.older

@@ -22,7 +22,7 @@ class NodeWriterSettings(EffectSettings):
     requests_per_s: float = 400.0
     requests_burst: int = 800
     untouched_namespaces: tuple[str, ...] = ()
-    sharing: SharingNames = SharingNames()
+    sharing: SharingNames = field(default_factory=SharingNames)
     drains_at_once_max: int = 8
     drain_poll_s: float = 5.0
     drain_fresh_s: float = 900.0

@@ -175,8 +175,8 @@ def sharing_pod(allocated_ids: tuple[str | None, ...] | None, text: str | None =
     pod = gpu_pod(START)
     pod["spec"]["containers"][0]["resources"] = {"requests": {"kooperator/gpu-core": "50"}}
     if allocated_ids is not None:
-        gpus = [{"minor": minor, "resources": {}, "id": one} for minor, one in enumerate(allocated_ids)]
-        text = json.dumps({"gpu": [{key: value for key, value in one.items() if value is not None} for one in gpus]})
+        ids: list[dict[str, Any]] = [{} if one is None else {"id": one} for one in allocated_ids]
+        text = json.dumps({"gpu": [{"minor": minor, "resources": {}} | one for minor, one in enumerate(ids)]})
     if text is not None:
         pod["metadata"]["annotations"] = {"scheduling.kooperator/device-allocated": text}
     return pod

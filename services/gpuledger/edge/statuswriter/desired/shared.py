@@ -109,7 +109,7 @@ def desired_device(state: SharedNodes, node: str, names: SharingNames) -> Desire
 def desired_resources(state: SharedNodes, node: str, names: SharingNames) -> DesiredObject | None:
     """What a Node shows of shared devices; None where nothing was ever offered there.
 
-    Unhealthy devices count as capacity and are not allocatable, as where a kubelet counts those of a device plugin: both
+    Unhealthy devices count as capacity and are not allocatable, as a kubelet counts those of a device plugin: so both
     write the same.
     """
     row = state.node.get(node)
