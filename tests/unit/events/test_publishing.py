@@ -90,7 +90,7 @@ PUBLISHING_CODE = {
     "services/gpuledger/tools/remediation": {SourceKind.OPERATORS},
     "services/gpuledger/tools/history_retention.py": {SourceKind.OPERATORS},
 }
-NOT_PUBLISHED = {"PoolDefined", "PoolGone", "SettingsChanged"}
+NOT_PUBLISHED = {"PoolDefined", "PoolGone", "SettingsChanged", "NodeDevicesAllocated"}
 """Payloads that code also makes without publishing them, such as settings with their defaults."""
 
 
