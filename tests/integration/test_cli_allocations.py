@@ -83,7 +83,11 @@ def test_of_a_node_of_a_namespace_and_by_name(cli: Cli) -> None:
     ("arguments", "code", "message"),
     [
         (("get", "allocations", "n1/ml/old/main"), 1, "allocation 'n1/ml/old/main' was not found"),
-        (("get", "devices", "--node", "n1"), 2, "--node does not apply: it is for allocations and incidents"),
+        (
+            ("get", "devices", "--node", "n1"),
+            2,
+            "--node does not apply: it is for allocations, incidents, gpus and shares",
+        ),
         (("get", "claims", "--node", "n1"), 2, "--node does not apply"),
         (("get", "devices", "-n", "ml"), 2, "devices come from the ledger"),
         (("report", "fleet", "--node", "n1"), 2, "--node does not apply to fleet"),

@@ -63,7 +63,7 @@ def test_what_containers_ask_for_together_decides(
     [
         ([ContainerAmounts("a", {"gpu": 50}), ContainerAmounts("b", {"gpu": 101})], "in the container b, gpu: 101"),
         ([ContainerAmounts("a", {"gpu": 50}), ContainerAmounts("b", {"gpu": 70})], "in all containers together, gpu-"),
-        ([ContainerAmounts("a", {"gpu": 50, "gpu-core": 1})], "in the container a, the resources gpu, gpu-core"),
+        ([ContainerAmounts("a", {"gpu": 50, "gpu-core": 1})], "in the container a, gpu, gpu-core"),
         (
             [ContainerAmounts("a", {"rdma": 90}, is_init=True, is_sidecar=True), ContainerAmounts("b", {"rdma": 90})],
             "in all containers together, rdma: 180",
