@@ -39,6 +39,9 @@ async def test_a_cluster_that_nobody_prepared_is_as_it_was_after_all_steps(tmp_p
                 # The cluster itself is the scheduler of pods that share cards: it runs no image but ours.
                 "--set",
                 "sharing.scheduler.enabled=false",
+                # It has no network of pods either, and serves no NetworkPolicies.
+                "--set",
+                "sharing.extender.networkPolicy=false",
             )
             process = await asyncio.create_subprocess_exec(*command, env={**os.environ, "PATH": programs})
             async with asyncio.timeout(RUN_MAX_S):

@@ -71,6 +71,12 @@ def test_only_its_scheduler_and_named_clients_reach_the_extender() -> None:
     assert other == client
 
 
+def test_a_cluster_without_network_policies_gets_none() -> None:
+    made = render(values(extender={"enabled": True, "networkPolicy": False}))
+    assert EXTENDER not in made.names("NetworkPolicy")
+    assert EXTENDER in made.names("Service")
+
+
 def test_the_scheduler_asks_the_extender_about_all_resources_of_ours() -> None:
     sharing = {"domain": "gpu.example.com", "schedulerName": "shares", **BOTH}
     sharing["scheduler"] = {"enabled": True, "deviceTypes": ["fpga"], "weight": 5}
