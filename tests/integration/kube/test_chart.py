@@ -17,6 +17,7 @@ from gpuledger.api.kinds import (
     NODES,
     SECRETS,
     Resource,
+    shared_devices,
 )
 from gpuledger.api.labels import COMPONENT_BY_APP
 from gpuledger.db.revision import check_current
@@ -84,6 +85,7 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(
     assert await cluster.names(BUDGETS) == {NAME, *BUDGETED}
 
     await leave_behind(cluster.client, NAMESPACE)
+    await create(cluster.client, shared_devices(), {"metadata": {"name": "gpus"}, "spec": {"devices": []}})
     await cluster.have_webhooks()
     assert (await cluster.helm("uninstall")).code == 0
     assert await cluster.webhooks() == []
