@@ -121,7 +121,7 @@ NODE_AGENT: Final = Story(
         Expected("gpuledger get failures", shows=r"XID 79 .*w1/0000:31:00.0"),
         Expected("curl -s 127.0.0.1:9500/metrics", shows=r"card_unfit"),
         # Eight cards are healthy at first, one fails and is gone from the second survey, and then is healthy again.
-        Expected("sleep 10", until="test $(gpuledger log tail -n 500 | grep -c devices-observed) -ge 2"),
+        Expected("sleep 10", until="test $(gpuledger log tail -n 500 | grep -c node.devices-observed) -ge 2"),
         Expected("sleep 20", until="test $(gpuledger log tail -n 500 | grep -c health-changed) -ge 10"),
         Expected("the last except heartbeats", shows=r"health-changed"),
         Expected("node.health-reported", shows=r"node.health-reported +w1"),
@@ -143,7 +143,7 @@ INCIDENT: Final = Story(
         Expected(
             "sleep 10",
             until="kubectl get nodes | grep -q SchedulingDisabled"
-            " && test $(gpuledger log tail -n 500 | grep -c devices-observed) -ge 2",
+            " && test $(gpuledger log tail -n 500 | grep -c node.devices-observed) -ge 2",
         ),
         Expected("w1 is cordoned", shows=r"w1 .*SchedulingDisabled"),
         Expected("gpuledger incident list", shows=r"w1 +DeviceHealth .* XID 79 "),
