@@ -5,12 +5,14 @@ the list of its service for this node changes nothing, so that the last list sta
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import ClassVar, Final, Generic, NamedTuple, TypeVar
 
 import structlog
 
+from gpuledger.agent.board import Board
 from gpuledger.agent.part import BasePart, Recorder, StateStore
 from gpuledger.events.envelope import decode
 from gpuledger.events.errors import EventError
@@ -68,31 +70,39 @@ class NodeList(NamedTuple, Generic[ListT]):
     accept: Callable[[ListT | None], None]
 
 
-class ListFollower(BasePart, Generic[ListT]):
+class ListFollower(BasePart, ABC, Generic[ListT]):
     """Follows one list; see `gpuledger.agent.part.Part`. `refused` counts the events that were no such list."""
+
+    refresh_s: ClassVar[float] = REFRESH_S
+    """How often the ledger is queried without a notification, where nobody says otherwise."""
 
     stuck_after_s = STUCK_REFRESHES * REFRESH_S
 
     def __init__(
         self,
         node: str,
-        followed: NodeList[ListT],
+        board: Board,
         store: StateStore,
         connect: Connect,
         *,
         sleep: Sleep = asyncio.sleep,
-        refresh_s: float = REFRESH_S,
+        refresh_s: float | None = None,
     ) -> None:
         self._node = node
-        self._followed = followed
+        self._followed = self.followed(node, board)
         self._store = store
         self._connect = connect
         self._sleep = sleep
-        self._refresh_s = refresh_s
+        self._refresh_s = self.refresh_s if refresh_s is None else refresh_s
         self._latest: Position | None = None
         self._has_list = False
         self._retries = Retries(RETRY)
         self.refused = 0
+
+    @staticmethod
+    @abstractmethod
+    def followed(node: str, board: Board) -> NodeList[ListT]:
+        """The list about the node, which is put on the board."""
 
     async def run(self, record: Recorder) -> None:  # noqa: ARG002 - it records nothing
         """Follow the ledger until cancelled; while it is unavailable, the last list stays in force."""

@@ -30,7 +30,7 @@ OBSTACLES: Final = (
 def shares_part(page: Page, shares: Document) -> None:
     """The part about shared devices."""
     fields = {
-        "Asks for": ", ".join(map(_asked, shares["devicesAsked"])) or None,
+        "Asks for": ", ".join(map(_request_words, shares["devicesAsked"])) or None,
         "State": shares["state"],
         "Scheduler": shares["scheduler"],
         "Annotation": shares["unreadable"],
@@ -46,7 +46,7 @@ def shares_part(page: Page, shares: Document) -> None:
         page.table("Nodes that do not take it", [_obstacle(one) for one in shares["obstacles"]], OBSTACLES)
 
 
-def _asked(one: Document) -> str:
+def _request_words(one: Document) -> str:
     return f"{one['number']} {one['type']} ({_amounts(one['each'])})"
 
 

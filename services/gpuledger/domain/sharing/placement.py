@@ -16,7 +16,7 @@ from gpuledger.domain.sharing.node_views import NodeView, NodeViews, OrderedView
 from gpuledger.domain.sharing.ranked import MISFIT, RankedNodes
 from gpuledger.domain.sharing.results import Results
 from gpuledger.domain.sharing.scores import WEIGHTS, Scoring
-from gpuledger.domain.sharing.strategies import NOBODY, Asked, Gradient, Ranking, Scored, asked
+from gpuledger.domain.sharing.strategies import NOBODY, Gradient, KeyedRequest, Ranking, Scored, keyed
 from gpuledger.domain.sharing.tasks import task_of
 
 NOT_SHARED: Final = Refusal("the node shares no devices", unresolvable=True)
@@ -65,12 +65,12 @@ class Placement:
 
     def fits(self, request: PodRequest, names: Iterable[str]) -> dict[str, Refusal | None]:
         """By node why the pod cannot have the devices that it asks for there; None: it can."""
-        pod = asked(request)
+        pod = keyed(request)
         return self._refusals_of(pod, self._named(names))
 
     def scores(self, request: PodRequest, names: Iterable[str], strategy: str) -> dict[str, int]:
         """By node how good it is for the pod, 0 to 100; a node where it does not fit gets 0."""
-        pod, ranking, views = asked(request), self._ranking(strategy), self._named(names)
+        pod, ranking, views = keyed(request), self._ranking(strategy), self._named(names)
         refusals = self._refusals_of(pod, views)
         key = (pod.key, strategy)
         remembered, ranks = self._ranks.of(key), {}
@@ -87,7 +87,7 @@ class Placement:
         view = self._views.of(name)
         if view is None:
             return NOT_SHARED
-        return self._ranking(strategy).allocation(view, asked(request), preempted)
+        return self._ranking(strategy).allocation(view, keyed(request), preempted)
 
     def choose(
         self,
@@ -101,7 +101,7 @@ class Placement:
 
         `tie` picks a place among those of the best ones, by default the first. CPU and memory count on a `Machine`.
         """
-        pod, ranking, nodes = asked(request, needs), self._ranking(strategy), self._current()
+        pod, ranking, nodes = keyed(request, needs), self._ranking(strategy), self._current()
         rank = self._rank_in_choice(pod, strategy, ranking)
         ranks = self._ranked.update((pod.key, needs, strategy), ranking.basis, nodes, rank)
         best = max(ranks, default=MISFIT)
@@ -136,7 +136,9 @@ class Placement:
             self._ranks.forget()
         return ranking
 
-    def _refusals_of(self, pod: Asked, views: Iterable[tuple[str, NodeView | None]]) -> dict[str, Refusal | None]:
+    def _refusals_of(
+        self, pod: KeyedRequest, views: Iterable[tuple[str, NodeView | None]]
+    ) -> dict[str, Refusal | None]:
         remembered = self._refusals.of(pod.key)
         return {
             name: NOT_SHARED
@@ -147,7 +149,7 @@ class Placement:
             for name, view in views
         }
 
-    def _refusal(self, pod: Asked, view: NodeView) -> Refusal | None:
+    def _refusal(self, pod: KeyedRequest, view: NodeView) -> Refusal | None:
         remembered = self._refusals.of(pod.key)
         if view.state in remembered:
             return remembered[view.state]
@@ -155,7 +157,7 @@ class Placement:
         refusal = self._reasons.setdefault(result, result) if isinstance(result, Refusal) else None
         return self._refusals.put(pod.key, view.state, refusal)
 
-    def _rank_in_choice(self, pod: Asked, strategy: str, ranking: Ranking) -> Callable[[NodeView], int]:
+    def _rank_in_choice(self, pod: KeyedRequest, strategy: str, ranking: Ranking) -> Callable[[NodeView], int]:
         """How a node ranks, or that the pod does not fit there. Equal nodes share a rank that CPU does not change."""
         refusals, key = self._refusals.of(pod.key), (pod.key, strategy)
         shared = None if ranking.counts_cpu else self._ranks.of(key)

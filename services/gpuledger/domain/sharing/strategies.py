@@ -27,7 +27,7 @@ AFTER_MAX: Final = 20_000
 NOBODY: Final[Set[str]] = frozenset()
 
 
-class Asked(NamedTuple):
+class KeyedRequest(NamedTuple):
     """What a pod asks for, prepared for comparisons; `share_of_one` is its request if it is a part of any one GPU."""
 
     request: PodRequest
@@ -36,9 +36,9 @@ class Asked(NamedTuple):
     share_of_one: TypeRequest | None
 
 
-def asked(request: PodRequest, needs: Needs = NO_NEEDS) -> Asked:
+def keyed(request: PodRequest, needs: Needs = NO_NEEDS) -> KeyedRequest:
     """Prepare a request."""
-    return Asked(request, needs, key_of(request), _share_of_one(request))
+    return KeyedRequest(request, needs, key_of(request), _share_of_one(request))
 
 
 def _share_of_one(request: PodRequest) -> TypeRequest | None:
@@ -62,11 +62,11 @@ class Ranking(Protocol):
         """Whether ranks depend on the CPU of a `Machine` too, and not on its devices alone."""
         ...
 
-    def rank(self, view: NodeView, pod: Asked) -> int:
+    def rank(self, view: NodeView, pod: KeyedRequest) -> int:
         """How good the node is for the pod, which fits on it."""
         ...
 
-    def allocation(self, view: NodeView, pod: Asked, preempted: Set[str]) -> Allocation | Refusal:
+    def allocation(self, view: NodeView, pod: KeyedRequest, preempted: Set[str]) -> Allocation | Refusal:
         """Which devices the pod gets on the node."""
         ...
 
@@ -84,11 +84,11 @@ class Scored:
     def __init__(self, scoring: Scoring) -> None:
         self._scoring = scoring
 
-    def rank(self, view: NodeView, pod: Asked) -> int:
+    def rank(self, view: NodeView, pod: KeyedRequest) -> int:
         """The node's score."""
         return node_score(view.node, pod.request, self._scoring)
 
-    def allocation(self, view: NodeView, pod: Asked, preempted: Set[str] = NOBODY) -> Allocation | Refusal:
+    def allocation(self, view: NodeView, pod: KeyedRequest, preempted: Set[str] = NOBODY) -> Allocation | Refusal:
         """The devices of the best scores."""
         return allocate(view.node, pod.request, self._scoring, preempted=preempted)
 
@@ -112,11 +112,11 @@ class Gradient:
         """The mix in force."""
         return self._expected.fragmentation
 
-    def rank(self, view: NodeView, pod: Asked) -> int:
+    def rank(self, view: NodeView, pod: KeyedRequest) -> int:
         """By how much the best placement on the node makes its fragment smaller."""
         return max([self._decrease(view, pod, after) for after in self._results(view, pod)])
 
-    def allocation(self, view: NodeView, pod: Asked, preempted: Set[str] = NOBODY) -> Allocation | Refusal:
+    def allocation(self, view: NodeView, pod: KeyedRequest, preempted: Set[str] = NOBODY) -> Allocation | Refusal:
         """The GPU whose share adds least to the fragment; several whole ones are as good as any others."""
         if pod.share_of_one is None or preempted:
             return self._plain(view, pod, preempted)
@@ -135,7 +135,7 @@ class Gradient:
         below, span = SCORE_MAX - SCORE_MAX // 10 - 1, max(1, best - worst)
         return {name: SCORE_MAX if one == best else below * (one - worst) // span for name, one in ranks.items()}
 
-    def _results(self, view: NodeView, pod: Asked) -> list[Shares]:
+    def _results(self, view: NodeView, pod: KeyedRequest) -> list[Shares]:
         """The free shares after each placement that may be made on the node; of a `Machine` they are remembered.
 
         Machines in one state differ in CPU, so they have ranks of their own.
@@ -145,17 +145,17 @@ class Gradient:
         results = self._after.of(pod.key).get(view.state)
         return self._after.put(pod.key, view.state, self._results_now(view, pod)) if results is None else results
 
-    def _results_now(self, view: NodeView, pod: Asked) -> list[Shares]:
+    def _results_now(self, view: NodeView, pod: KeyedRequest) -> list[Shares]:
         if pod.share_of_one is None:
             return [_after(view, self._plain(view, pod))]
         return [after for _, after in _choices(view, pod.share_of_one)]
 
-    def _plain(self, view: NodeView, pod: Asked, preempted: Set[str] = NOBODY) -> Allocation | Refusal:
+    def _plain(self, view: NodeView, pod: KeyedRequest, preempted: Set[str] = NOBODY) -> Allocation | Refusal:
         if not pod.request.types:
             return {}
         return allocate(view.node, pod.request, self._scoring, preempted=preempted)
 
-    def _decrease(self, view: NodeView, pod: Asked, after: Shares) -> int:
+    def _decrease(self, view: NodeView, pod: KeyedRequest, after: Shares) -> int:
         node = view.node
         cpu = node.cpu_milli if isinstance(node, Machine) else None
         left = None if cpu is None else cpu - pod.needs.cpu_milli

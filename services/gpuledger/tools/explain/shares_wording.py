@@ -61,23 +61,23 @@ def _nothing(found: SharesAnswer) -> str:
 
 
 def _not_shared(found: SharesAnswer) -> str:
-    return f"it asks for {_asked(found)}, and no node shares devices{_scheduler(found)}"
+    return f"it asks for {_request_words(found)}, and no node shares devices{_scheduler(found)}"
 
 
 def _refused(found: SharesAnswer) -> str:
     nodes = "the one node" if found.nodes == 1 else f"none of the {found.nodes} nodes"
     has = "does not take it" if found.nodes == 1 else "takes it"
     reasons = "; ".join(map(obstacle_words, grouped(found.obstacles)))
-    return f"it asks for {_asked(found)}, and {nodes} with shared devices {has}: {reasons}{_last(found)}"
+    return f"it asks for {_request_words(found)}, and {nodes} with shared devices {has}: {reasons}{_last(found)}"
 
 
 def _fits(found: SharesAnswer) -> str:
     where = f"node {found.fitting[0]} has" if len(found.fitting) == 1 else f"{_names(found.fitting)} have"
     waits = "" if found.has_other_scheduler else ", so that it waits for its scheduler"
-    return f"it asks for {_asked(found)}, and {where} them{waits}{_scheduler(found)}{_last(found)}"
+    return f"it asks for {_request_words(found)}, and {where} them{waits}{_scheduler(found)}{_last(found)}"
 
 
-def _asked(found: SharesAnswer) -> str:
+def _request_words(found: SharesAnswer) -> str:
     return "shared devices" if found.request is None else request_words(found.request)
 
 

@@ -14,7 +14,7 @@ from gpuledger.domain.sharing.model import Allocation, NodeState, PodRequest, Re
 from gpuledger.domain.sharing.node_views import NodeView
 from gpuledger.domain.sharing.placement import Choice, Placement
 from gpuledger.domain.sharing.scores import Scoring, normalized
-from gpuledger.domain.sharing.strategies import Asked
+from gpuledger.domain.sharing.strategies import KeyedRequest
 from gpuledger.tools.scheduling.workload import Chance
 
 BEST_FIT: Final = "BestFit"
@@ -45,7 +45,7 @@ class BestFit:
         self._gpu_percent = max(1, largest.gpu_percent)
         self._scoring = Scoring(Strategy.MOST_ALLOCATED)
 
-    def rank(self, view: NodeView, pod: Asked) -> int:
+    def rank(self, view: NodeView, pod: KeyedRequest) -> int:
         """The less is left, the better."""
         gpus = pod.request.of(GPU)
         percent = 0 if gpus is None else gpus.number * gpus.per_device.get(GPU_CORE, 0)
@@ -53,7 +53,7 @@ class BestFit:
         cpu_left = node.cpu_milli - pod.needs.cpu_milli if isinstance(node, Machine) else 0
         return -(cpu_left * self._gpu_percent + (sum(view.shares) - percent) * self._cpu_milli)
 
-    def allocation(self, view: NodeView, pod: Asked, preempted: Set[str]) -> Allocation | Refusal:
+    def allocation(self, view: NodeView, pod: KeyedRequest, preempted: Set[str]) -> Allocation | Refusal:
         """The fullest GPUs that have room."""
         return allocate(view.node, pod.request, self._scoring, preempted=preempted)
 
