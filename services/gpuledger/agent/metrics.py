@@ -2,11 +2,9 @@
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import REGISTRY, Collector
 
 from gpuledger.agent.board import Board
 from gpuledger.agent.gateway.service import ReportCounts
@@ -14,6 +12,7 @@ from gpuledger.agent.held_units import CLAIM_LABELS, HOLDER_LABELS, held_claim_d
 from gpuledger.agent.outbox.store import OutboxStatus
 from gpuledger.agent.plugin.device_list import device_lists
 from gpuledger.agent.plugin.service import PluginCounts
+from gpuledger.runtime.node_process import RegisteredCollector
 
 Samples = Iterable[tuple[tuple[str, ...], float]]
 
@@ -44,7 +43,7 @@ class _Family(NamedTuple):
     samples: Samples
 
 
-class AgentMetrics(Collector):
+class AgentMetrics(RegisteredCollector):
     """`gpuledger_agent_*`, from the board, the outbox, the device plugin and the health gateway."""
 
     def __init__(self, board: Board, outbox: MeasuredOutbox, plugin: PluginCounts, reports: ReportCounts) -> None:
@@ -52,15 +51,6 @@ class AgentMetrics(Collector):
         self._outbox = outbox
         self._plugin = plugin
         self._reports = reports
-
-    @contextmanager
-    def registered(self) -> Iterator[None]:
-        """Serves the metrics for the length of the block."""
-        REGISTRY.register(self)
-        try:
-            yield
-        finally:
-            REGISTRY.unregister(self)
 
     def collect(self) -> Iterator[Metric]:
         """All metrics."""

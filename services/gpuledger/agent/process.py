@@ -1,7 +1,6 @@
 """The agent's process: assembles the parts, runs them with their metrics and health, and ends in an orderly way."""
 
 import asyncio
-import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -44,6 +43,7 @@ from gpuledger.agent.supervisor import Supervisor
 from gpuledger.ledger.edge import EdgeLedger, connect_edge
 from gpuledger.ledger.errors import LedgerError
 from gpuledger.runtime.clock import system_clock
+from gpuledger.runtime.node_process import print_error, print_message
 from gpuledger.runtime.settings import SettingsError
 from gpuledger.runtime.tasks import run_until_stopped
 from gpuledger.runtime.telemetry import configure_logging
@@ -63,13 +63,13 @@ def serve(environ: Mapping[str, str]) -> int:
     """Run the agent that the environment describes until a signal stops it; returns the exit code."""
     configure_logging()
     try:
-        asyncio.run(run_until_stopped(_work(read_agent_settings(environ)), _print, ending_max_s=ENDING_MAX_S))
+        asyncio.run(run_until_stopped(_work(read_agent_settings(environ)), print_message, ending_max_s=ENDING_MAX_S))
     except SettingsError as error:
-        return _failed(error, USAGE)
+        return print_error(error, USAGE)
     except FolderTakenError as error:
-        return _failed(error, BUSY)
+        return print_error(error, BUSY)
     except (AgentError, OutboxError, LedgerError, ListenError) as error:
-        return _failed(error, FAILED)
+        return print_error(error, FAILED)
     return OK
 
 
@@ -102,7 +102,7 @@ async def _work(settings: AgentSettings) -> None:
         inject = getattr(hardware, "inject", None)
         if inject is not None:
             await stack.enter_async_context(control_socket(settings.state_dir, inject))
-        _print(f"The agent of {settings.node} is up; metrics {url}/metrics, health {url}/healthz")
+        print_message(f"The agent of {settings.node} is up; metrics {url}/metrics, health {url}/healthz")
         await supervisor.run(connection.connect)
 
 
@@ -215,16 +215,3 @@ def _plugin_settings(kubelet: KubeletSettings) -> PluginSettings:
 async def _connect(node: str, nats: NatsSettings) -> AsyncIterator[EdgeLedger]:
     async with connect_edge(nats.url, name=f"agent of {node}", node=node, identity=nats.identity) as ledger:
         yield ledger
-
-
-def _print(text: str) -> None:
-    """Print a message; the reader of stderr may be gone."""
-    try:
-        print(text, file=sys.stderr, flush=True)  # noqa: T201 - the program's own message, beside its log
-    except OSError:
-        return
-
-
-def _failed(error: Exception, code: int) -> int:
-    _print(f"Error: {error}")
-    return code

@@ -1,11 +1,10 @@
 """The proxy's Prometheus metrics, computed at each scrape."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import REGISTRY, Collector
 
+from gpuledger.runtime.node_process import RegisteredCollector
 from gpuledger.runtimeproxy.creation import ContainerCreation
 from gpuledger.runtimeproxy.facts import StoredFacts
 from gpuledger.runtimeproxy.traffic import Traffic
@@ -13,22 +12,13 @@ from gpuledger.runtimeproxy.traffic import Traffic
 PREFIX = "gpuledger_runtime_proxy"
 
 
-class ProxyMetrics(Collector):
+class ProxyMetrics(RegisteredCollector):
     """`gpuledger_runtime_proxy_*`."""
 
     def __init__(self, traffic: Traffic, creation: ContainerCreation, facts: StoredFacts) -> None:
         self._traffic = traffic
         self._creation = creation
         self._facts = facts
-
-    @contextmanager
-    def registered(self) -> Iterator[None]:
-        """Serves the metrics for the length of the block."""
-        REGISTRY.register(self)
-        try:
-            yield
-        finally:
-            REGISTRY.unregister(self)
 
     def collect(self) -> Iterator[Metric]:
         """All metrics."""

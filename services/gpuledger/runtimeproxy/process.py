@@ -4,12 +4,12 @@ Neither the ledger nor the agent has to be there: no pod of a node starts withou
 """
 
 import asyncio
-import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Final
 
 from gpuledger.runtime.clock import random_id, system_clock
+from gpuledger.runtime.node_process import print_error, print_message
 from gpuledger.runtime.settings import SettingsError
 from gpuledger.runtime.tasks import run_until_stopped
 from gpuledger.runtime.telemetry import configure_logging
@@ -39,13 +39,13 @@ def serve(environ: Mapping[str, str]) -> int:
     try:
         settings = read_proxy_settings(environ)
         ending_max_s = settings.drain_max_s + ENDING_MAX_S
-        asyncio.run(run_until_stopped(_work(settings), _print, ending_max_s=ending_max_s))
+        asyncio.run(run_until_stopped(_work(settings), print_message, ending_max_s=ending_max_s))
     except SettingsError as error:
-        return _failed(error, USAGE)
+        return print_error(error, USAGE)
     except SocketInUseError as error:
-        return _failed(error, BUSY)
+        return print_error(error, BUSY)
     except (RuntimeProxyError, ListenError) as error:
-        return _failed(error, FAILED)
+        return print_error(error, FAILED)
     return OK
 
 
@@ -61,7 +61,7 @@ async def _work(settings: ProxySettings) -> None:
         url = await stack.enter_async_context(serving(settings.metrics, lambda: _health(settings, facts, running)))
         proxy = proxying(settings.listen, channel, creation.changes(), traffic, drain_max_s=settings.drain_max_s)
         await stack.enter_async_context(proxy)
-        _print(
+        print_message(
             f"The runtime proxy is up: {settings.listen} is before {settings.runtime}; "
             f"metrics {url}/metrics, health {url}/healthz"
         )
@@ -83,16 +83,3 @@ def _health(settings: ProxySettings, facts: StoredFacts, running: RunningContain
         "troubles": {part: trouble for part, trouble in troubles.items() if trouble},
     }
     return Health(True, document)
-
-
-def _print(text: str) -> None:
-    """Print a message; the reader of stderr may be gone."""
-    try:
-        print(text, file=sys.stderr, flush=True)  # noqa: T201 - the program's own message, beside its log
-    except OSError:
-        return
-
-
-def _failed(error: Exception, code: int) -> int:
-    _print(f"Error: {error}")
-    return code
