@@ -1,6 +1,7 @@
 """Rows of `sql` at a moment are the fold of the facts that had happened, or were recorded, by then; or both."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,15 +15,17 @@ from gpuledger.events.envelope import Decoded
 from gpuledger.ledger.memory import MemoryLedger
 from gpuledger.runtime.clock import system_clock
 from gpuledger.tools.errors import RequestError
-from gpuledger.tools.queries.backend import Backend, all_projections, named_projections
+from gpuledger.tools.queries.backend import Backend, all_projections, bring_current, named_projections
 from gpuledger.tools.queries.moments import PointInTime
 from gpuledger.tools.queries.sql import ABOUT_RECORDING, result_now, result_then
 from support.events import RecordedFact, facts, folded, hour, log_of, numbered
+from support.fault_world import ON_THEIR_WAY
 from support.projections import execute, publish
 from support.up import eventually, running_up
 
 ASKED = (DEVICES, SLOTS, CONTRADICTIONS, FAILURES, NODES, WORKLOADS, ALLOCATIONS)
 EXAMPLES = 12
+RESTARTS_MAX = 5
 
 
 def test_a_moment_is_the_fold_of_what_had_happened_and_was_recorded(migrated_url: str) -> None:
@@ -79,6 +82,7 @@ async def test_now_is_the_present_of_every_projection(tmp_path: Path) -> None:
         url = up.running.endpoints.database_url
         ready = "SELECT count(*) FROM gpuledger_live.gpu_device_state WHERE state = 'Ready'"
         eventually(lambda: execute(url, ready) == [(4,)])
+    await _publish_decisions(folder)
     async with open_backend(folder, "sql") as backend:
         for projection in all_projections():
             for spec in projection.specs:
@@ -87,3 +91,22 @@ async def test_now_is_the_present_of_every_projection(tmp_path: Path) -> None:
                 for moment in (PointInTime(recorded=system_clock()), PointInTime(system_clock())):
                     if moment.at is None or spec.name not in ABOUT_RECORDING:
                         assert await result_then(backend, statement, moment) == present, (spec.name, moment)
+
+
+async def _publish_decisions(folder: Path) -> None:
+    """Have what was decided recorded: an interrupt, and the fold of a command, leave decisions to the next `up`.
+
+    Tables have them at once, and a fold in event time once they are in the log.
+    """
+    for _ in range(RESTARTS_MAX):
+        async with open_backend(folder, "sql") as backend:
+            await bring_current(backend)
+            if _are_published(backend.database_url):
+                return
+        with running_up(folder) as up:
+            eventually(partial(_are_published, up.running.endpoints.database_url))
+    pytest.fail(f"decisions are left after {RESTARTS_MAX} restarts")
+
+
+def _are_published(url: str) -> bool:
+    return execute(url, f"SELECT count(*) {ON_THEIR_WAY}") == [(0,)]
