@@ -37,7 +37,7 @@ DRAINED_DEVICES_MAX = 64
 PODS_LISTED_MAX = 16
 """How many of the pods that are left an event about a drain names, the first ones by namespace and name."""
 
-BY_REQUESTERS = PublishRule((SourceKind.OPERATORS, SourceKind.HEALTH), Authority.OWN_SOURCE)
+BY_REQUESTERS = PublishRule((SourceKind.OPERATORS, SourceKind.HEALTH, SourceKind.ROLLOUT), Authority.OWN_SOURCE)
 """Who may ask for the maintenance of a node."""
 
 _BY_DECIDER = by_service(SourceKind.MAINTENANCE)

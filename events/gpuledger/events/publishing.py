@@ -87,6 +87,7 @@ class SourceKind(StrEnum):
     PREFLIGHT = "preflight"
     SHARING = "sharing"
     EXTENDER = "extender"
+    ROLLOUT = "rollout"
 
 
 class Authority(Enum):
@@ -191,6 +192,7 @@ BY_OWN_SERVICES = PublishRule(
         SourceKind.PREFLIGHT,
         SourceKind.SHARING,
         SourceKind.EXTENDER,
+        SourceKind.ROLLOUT,
         SourceKind.WATCHERS,
     ),
     Authority.OWN_SOURCE,

@@ -48,6 +48,11 @@ GPU_NODE_STATES: Final = Resource(GPU_GROUP, "v1alpha1", "gpunodestates", "GPUNo
 GPU_POOLS: Final = Resource(GPU_GROUP, "v1alpha1", "gpupools", "GPUPool", namespaced=True)
 CLUSTER_GPU_POOLS: Final = Resource(GPU_GROUP, "v1alpha1", "clustergpupools", "ClusterGPUPool")
 MODULE_CONFIGS: Final = Resource(DECKHOUSE_GROUP, "v1alpha1", "moduleconfigs", "ModuleConfig")
+MACHINE_CONFIGS: Final = Resource(MACHINE_CONFIG_GROUP, "v1alpha1", "machineconfigs", "MachineConfig")
+MACHINE_CONFIG_POOLS: Final = Resource(MACHINE_CONFIG_GROUP, "v1alpha1", "machineconfigpools", "MachineConfigPool")
+RENDERED_MACHINE_CONFIGS: Final = Resource(
+    MACHINE_CONFIG_GROUP, "v1alpha1", "renderedmachineconfigs", "RenderedMachineConfig"
+)
 NODE_FEATURES: Final = Resource(NFD_GROUP, "v1alpha1", "nodefeatures", "NodeFeature", namespaced=True)
 NODE_FEATURE_RULES: Final = Resource(NFD_GROUP, "v1alpha1", "nodefeaturerules", "NodeFeatureRule")
 NODES: Final = Resource("", "v1", "nodes", "Node")

@@ -1,0 +1,112 @@
+"""The rows of machine configuration: definitions, rendered configurations, pools and nodes, as `rollout` folds them."""
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from gpuledger.domain.table import TableSpec
+
+
+class MachineConfigRow(NamedTuple):
+    """A MachineConfig as defined last; `definition` is a `MachineConfigDefined` as JSON text."""
+
+    name: str
+    uid: str
+    generation: int
+    priority: int
+    definition: str
+    changed_at: datetime
+
+
+class ConfigPoolRow(NamedTuple):
+    """A MachineConfigPool as defined last; `definition` is a `MachineConfigPoolDefined` as JSON text.
+
+    `waits_since` is when an input of its rendering changed last that has not been rendered, None: none has; `problem`
+    is why the last rendering failed, empty: it did not.
+    """
+
+    name: str
+    uid: str
+    generation: int
+    definition: str
+    paused: bool
+    waits_since: datetime | None
+    problem: str
+    changed_at: datetime
+
+
+class RenderedConfigRow(NamedTuple):
+    """A RenderedMachineConfig; `config` is a `MachineConfigRendered` as JSON text.
+
+    `place` counts the renderings of its pool, from 1: the newest one is the pool's last.
+    """
+
+    name: str
+    pool: str
+    revision: str
+    config_hash: str
+    config: str
+    place: int
+    rendered_at: datetime
+
+
+class ConfigPoolStatusRow(NamedTuple):
+    """The state of a pool as it was decided last: a `MachineConfigPoolChanged`, its conditions as JSON text."""
+
+    pool: str
+    target_revision: str | None
+    current_revision: str | None
+    last_successful_revision: str | None
+    machine_count: int
+    ready_count: int
+    updated_count: int
+    updating_count: int
+    degraded_count: int
+    cordoned_count: int
+    draining_count: int
+    pending_reboot_count: int
+    unavailable: int
+    max_unavailable: int
+    observed_generation: int
+    conditions: str
+    changed_at: datetime
+
+
+class ConfigNodeRow(NamedTuple):
+    """A Node: what is known of its object, what its agent says, and what was decided about it last.
+
+    `pool` is the one pool that selects it (None: none, or several), `decided_pool` the one of the last
+    `NodeConfigChanged`. `desired_set_at`, `drain_started_at` and `drain_retries` are of the update in flight. `since`
+    is when `phase` began. `labels` is a JSON object.
+    """
+
+    node: str
+    uid: str | None
+    created: datetime | None
+    labels: str
+    unschedulable: bool
+    current_revision: str | None
+    agent_state: str | None
+    last_error: str
+    reboot_pending: bool
+    reported_at: datetime | None
+    observed_at: datetime | None
+    pool: str | None
+    decided_pool: str | None
+    desired_revision: str | None
+    desired_set_at: datetime | None
+    cordoned: bool
+    drain_started_at: datetime | None
+    drain_retries: int
+    phase: str
+    reason: str
+    message: str
+    since: datetime | None
+
+
+MACHINE_CONFIG = TableSpec("machine_config", MachineConfigRow, ("name",))
+CONFIG_POOL = TableSpec("machine_config_pool", ConfigPoolRow, ("name",))
+RENDERED_CONFIG = TableSpec("rendered_machine_config", RenderedConfigRow, ("name",))
+CONFIG_POOL_STATUS = TableSpec("machine_config_pool_status", ConfigPoolStatusRow, ("pool",))
+CONFIG_NODE = TableSpec("machine_config_node", ConfigNodeRow, ("node",))
+
+SPECS: tuple[TableSpec[Any], ...] = (MACHINE_CONFIG, CONFIG_POOL, RENDERED_CONFIG, CONFIG_POOL_STATUS, CONFIG_NODE)
