@@ -1,6 +1,6 @@
 CREATE VIEW report.config_drift AS
 SELECT
-    machine.pool,
+    coalesce(machine.pool, machine.decided_pool) AS pool,
     machine.node,
     machine.phase,
     machine.since,
@@ -14,14 +14,14 @@ SELECT
     machine.reason,
     CASE WHEN machine.message = '' THEN machine.last_error ELSE machine.message END AS message
 FROM gpuledger_live.machine_config_node AS machine
-INNER JOIN gpuledger_live.machine_config_pool_status AS status ON machine.pool = status.pool
+INNER JOIN gpuledger_live.machine_config_pool_status AS status ON coalesce(machine.pool, machine.decided_pool) = status.pool
 WHERE machine.uid IS NOT NULL
     AND (
         machine.current_revision IS DISTINCT FROM status.target_revision
         OR machine.agent_state = 'error'
         OR machine.phase <> 'Idle'
     )
-ORDER BY machine.pool, machine.node;
+ORDER BY pool, machine.node;
 
 COMMENT ON VIEW report.config_drift IS
     'One row per node that does not have what its MachineConfigPool rolls out, or whose agent reports an error.';
