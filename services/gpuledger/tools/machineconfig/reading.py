@@ -2,21 +2,27 @@
 
 from typing import Final
 
+from gpuledger.deciders.rollout.projection import RolloutProjection
+from gpuledger.domain.machineconfig.state import Rollout
 from gpuledger.events.position import Offset
 from gpuledger.tools.machineconfig.tables import ConfigTables, tables_of
-from gpuledger.tools.queries.backend import Backend, current, folded_past, named_projections
+from gpuledger.tools.queries.backend import Backend, current, folded_past
 
-PROJECTION: Final = "rollout"
+PROJECTION: Final = RolloutProjection.name
 """The projection that keeps them."""
 
 
 async def current_tables(backend: Backend) -> ConfigTables:
     """The tables of now."""
-    (projection,) = named_projections([PROJECTION])
-    return tables_of(await current(backend, projection))
+    return tables_of(await current_state(backend))
 
 
 async def recorded_tables(backend: Backend, until: Offset) -> ConfigTables:
     """The same as they were recorded at a position."""
-    (projection,) = named_projections([PROJECTION])
-    return tables_of((await folded_past(backend, projection, until)).state)
+    return tables_of((await folded_past(backend, RolloutProjection(), until)).state)
+
+
+async def current_state(backend: Backend) -> Rollout:
+    """The state of the service, which is the caller's own to put hypothetical rows into."""
+    state: Rollout = await current(backend, RolloutProjection())
+    return state
