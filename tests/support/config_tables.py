@@ -34,7 +34,9 @@ def config_row(name: str, at: float = 0, **fields: Any) -> MachineConfigRow:
 
 def pool_row(name: str = POOL, **fields: Any) -> ConfigPoolRow:
     """A pool that selects everything."""
-    data = MachineConfigPoolDefined(uid=f"uid-{name}", **{"node_selector": EVERYTHING, "config_selector": EVERYTHING} | fields)
+    data = MachineConfigPoolDefined(
+        uid=f"uid-{name}", **{"node_selector": EVERYTHING, "config_selector": EVERYTHING} | fields
+    )
     return ConfigPoolRow(name, data.uid, data.generation, data.model_dump_json(), data.paused, None, "", hour(0))
 
 
@@ -54,7 +56,7 @@ def status_row(data: MachineConfigPoolChanged, at: float = 0, pool: str = POOL) 
 
 def node_row(node: str, current: str | None = None, **fields: Any) -> ConfigNodeRow:
     """A node of the pool that nothing happens to."""
-    found = {
+    found: dict[str, Any] = {
         "node": node,
         "uid": f"uid-{node}",
         "created": hour(0),
@@ -77,6 +79,11 @@ def node_row(node: str, current: str | None = None, **fields: Any) -> ConfigNode
         "reason": "",
         "message": "",
         "since": hour(0),
+        "agent_revision": None,
+        "annotations": "{}",
+        "labelled_at": None,
+        "confirms_after": None,
+        "decided_at": None,
     }
     return ConfigNodeRow(**found | fields)
 

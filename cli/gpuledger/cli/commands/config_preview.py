@@ -8,8 +8,8 @@ from typing import Annotated, Final
 import typer
 
 from gpuledger.cli.backend import open_backend
-from gpuledger.cli.commands import config_status as config_status
 from gpuledger.cli.commands.config import Pool, app, bare
+from gpuledger.cli.commands.config_status import status
 from gpuledger.cli.commands.manifest_files import objects_in
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir
@@ -32,19 +32,19 @@ Files = Annotated[
         "--file",
         "-f",
         metavar="FILE",
-        help="A manifest, or a folder of them, of MachineConfigs and MachineConfigPools that take the place of those of "
-        "the same name; - for stdin. May be given several times.",
+        help="A manifest, or a folder of them, of MachineConfigs and MachineConfigPools that take the place of those "
+        "of the same name; - for stdin. May be given several times.",
         show_default=False,
     ),
 ]
 DIFFERS: Final = 1
 """The exit code where something would change, as that of `kubectl diff`; errors have others."""
 
+app.command()(status)
+
 
 @app.command()
-def render(
-    pool: Pool, file: Files = None, output: Output = AnswerOutput.YAML, data_dir: DataDir = None
-) -> None:
+def render(pool: Pool, file: Files = None, output: Output = AnswerOutput.YAML, data_dir: DataDir = None) -> None:
     """Print the RenderedMachineConfig that a pool would get now, with the manifests of files."""
     found = run(_preview(bare(pool), read_manifests(file), data_dir))
     document = rendered_document(found.pool, found.after, found.definition)
@@ -65,9 +65,7 @@ async def _preview(pool: str, manifests: Manifests, data_dir: Path | None) -> Pr
 
 
 @app.command()
-def diff(
-    pool: Pool, file: Files = None, output: Output = AnswerOutput.TABLE, data_dir: DataDir = None
-) -> None:
+def diff(pool: Pool, file: Files = None, output: Output = AnswerOutput.TABLE, data_dir: DataDir = None) -> None:
     """Show what would change on which nodes, and in which order, with the manifests of files.
 
     The exit code is 1 where something would change, 0 where nothing would, and 2 or more where it cannot be said.

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from gpuledger.cli.backend import open_backend
-from gpuledger.cli.commands.config import Pool, app, bare
+from gpuledger.cli.commands.config import Pool, bare
 from gpuledger.cli.errors import CliError, ExitCode, visible
 from gpuledger.cli.get.ledger import PAUSE_S, may_change
 from gpuledger.cli.options import DataDir
@@ -24,7 +24,6 @@ Watch = Annotated[
 ]
 
 
-@app.command()
 def status(pool: Pool, watch: Watch = False, output: Output = AnswerOutput.TABLE, data_dir: DataDir = None) -> None:
     """Show how far a pool's rollout is: a bar, the nodes in flight, those that failed, and why it does not go on."""
     if watch and output is not AnswerOutput.TABLE:

@@ -40,10 +40,12 @@ def _within(file: str) -> list[str]:
 def _objects(file: str) -> Iterator[tuple[str, Json]]:
     named = "stdin" if file == STDIN else file
     try:
-        documents = list(yaml.load_all(_text(file), Loader=_LOADER))  # noqa: S506 - it is a safe one
+        documents = list(yaml.load_all(_text(file), Loader=_LOADER))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         what = " ".join(str(error).split())
-        raise CliError(f"{named} is no YAML: {what}", "Correct it, and run the command again", ExitCode.USAGE) from error
+        raise CliError(
+            f"{named} is no YAML: {what}", "Correct it, and run the command again", ExitCode.USAGE
+        ) from error
     for document in documents:
         for one in _flattened(document):
             if not isinstance(one, dict):

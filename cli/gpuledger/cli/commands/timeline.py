@@ -20,7 +20,15 @@ from gpuledger.cli.render.values import cell
 from gpuledger.cli.run import run
 from gpuledger.tools.cluster import KubeAccess, KubeEvent, KubeReply, events_about, if_reachable
 from gpuledger.tools.queries.pool_name import PoolName
-from gpuledger.tools.timeline import Timeline, config_pool_timeline, device_timeline, in_order, kube_row, node_timeline, pool_timeline
+from gpuledger.tools.timeline import (
+    Timeline,
+    config_pool_timeline,
+    device_timeline,
+    in_order,
+    kube_row,
+    node_timeline,
+    pool_timeline,
+)
 
 KINDS = (DEVICES.view.kind, NODES.view.kind)
 POOL_KIND = "pool"

@@ -54,7 +54,11 @@ def _answer(state: Rollout, row: ConfigNodeRow, home: str | None) -> str:
             return f"it failed to get to {row.desired_revision}: {why}; it stays set aside until its agent gets there"
     if home is None:
         pools = state.membership.pools_of(row.node)
-        return f"it belongs to {len(pools)} pools, {', '.join(pools)}, so that nothing begins on it" if pools else "no pool selects it"
+        return (
+            f"it belongs to {len(pools)} pools, {', '.join(pools)}, so that nothing begins on it"
+            if pools
+            else "no pool selects it"
+        )
     return _idle(state, row, home)
 
 

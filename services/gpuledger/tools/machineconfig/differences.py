@@ -52,7 +52,9 @@ def differences(before: MachineConfigRendered | None, after: MachineConfigRender
     was, now = () if before is None else before.files, after.files
     units = () if before is None else before.units
     required = before is not None and before.reboot_required
-    reboot = None if required == after.reboot_required else f"required: {_word(required)} -> {_word(after.reboot_required)}"
+    reboot = (
+        None if required == after.reboot_required else f"required: {_word(required)} -> {_word(after.reboot_required)}"
+    )
     return ConfigDifferences(tuple(_files(was, now)), tuple(_units(units, after.units)), reboot)
 
 
@@ -86,8 +88,7 @@ def _changed(pairs: Sequence[tuple[str, object, object]]) -> Iterator[str]:
 
 def _diff(path: str, old: ConfigFile | None, new: ConfigFile | None) -> Iterator[str]:
     names = (NOT_THERE if _is_absent(old) else path, NOT_THERE if _is_absent(new) else path)
-    for line in unified_diff(_lines(old), _lines(new), *names, lineterm=""):
-        yield line
+    yield from unified_diff(_lines(old), _lines(new), *names, lineterm="")
 
 
 def _is_absent(file: ConfigFile | None) -> bool:
@@ -124,7 +125,11 @@ def _unit_attributes(old: ConfigUnit | None, new: ConfigUnit | None) -> tuple[st
         ("mask", old.mask if old is not None else None, new.mask if new is not None else None),
     )
     given = [(name, was, now) for name, was, now in pairs if not (old is None and now is False and name == "mask")]
-    left = [f"{name}: {_word(was)} -> as it is" for name, was, now in pairs if new is not None and was is not None and now is None]
+    left = [
+        f"{name}: {_word(was)} -> as it is"
+        for name, was, now in pairs
+        if new is not None and was is not None and now is None
+    ]
     return (*_changed(given), *left)
 
 

@@ -1,4 +1,4 @@
-"""Who holds devices of nodes now, and how long holders of the past had theirs, as the read model of allocations says."""
+"""Who holds devices of nodes now, and how long holders of the past had theirs, by the read model of allocations."""
 
 from collections.abc import Sequence
 from datetime import datetime

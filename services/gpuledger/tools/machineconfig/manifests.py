@@ -1,4 +1,4 @@
-"""Manifests of MachineConfigs and MachineConfigPools that a preview adds to those of the ledger, or puts in their place.
+"""Manifests of MachineConfigs and pools that a preview adds to those of the ledger, or puts in their place.
 
 They are read as the watchers read objects, and checked by the rules that keep a pool from being rendered. Pure.
 """
@@ -59,8 +59,10 @@ def _add(found: Manifests, file: str, obj: Object) -> None:
 
 
 def _check(named: str, definition: MachineConfigDefined | MachineConfigPoolDefined) -> None:
-    is_config = isinstance(definition, MachineConfigDefined)
-    problems = list(all_problems(definition) if is_config else definition.problems)
+    if isinstance(definition, MachineConfigDefined):
+        problems = list(all_problems(definition))
+    else:
+        problems = list(definition.problems)
     if problems:
         more = f"; and {len(problems) - PROBLEMS_SHOWN_MAX} more" if len(problems) > PROBLEMS_SHOWN_MAX else ""
         raise RequestError(f"{named} is refused: {'; '.join(problems[:PROBLEMS_SHOWN_MAX])}{more}", CORRECT)

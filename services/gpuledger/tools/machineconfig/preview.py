@@ -1,4 +1,4 @@
-"""What a pool would get and which nodes would change, decided by the rules of the service `rollout` before it does. Pure.
+"""What a pool would get and which nodes would change, by the rules of the service `rollout` before it decides. Pure.
 
 The state is one that a tool has read for itself. Manifests are put into it in the place of those of the ledger, the
 pool is rendered, and each node that waits then has its turn in the order and by the budget of the pool.
@@ -13,12 +13,12 @@ import orjson
 from gpuledger.api.machine_config import ZONE_LABEL, RebootStrategy
 from gpuledger.deciders.rollout.budget import max_unavailable, unavailable
 from gpuledger.deciders.rollout.order import order_of
-from gpuledger.deciders.rollout.plan import DRAINING, begun, is_waiting, view_of
+from gpuledger.deciders.rollout.plan import begun, is_waiting, view_of
 from gpuledger.deciders.rollout.revisions import rendering
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.machineconfig.rendering import RenderProblem
 from gpuledger.domain.machineconfig.rows import ConfigPoolRow, MachineConfigRow, RenderedConfigRow
-from gpuledger.domain.machineconfig.state import Rollout
+from gpuledger.domain.machineconfig.state import DRAINING, Rollout
 from gpuledger.events.machine_config import MachineConfigPoolDefined, MachineConfigRendered
 from gpuledger.events.payload import Payload
 from gpuledger.tools.errors import RequestError
@@ -68,7 +68,8 @@ class Preview(NamedTuple):
         if definition.paused:
             yield "The pool is paused: nothing begins before it is resumed."
         if definition.pinned_revision is not None:
-            yield f"The pool is pinned to {definition.pinned_revision}: this goes out after `gpuledger config unpin {self.pool}`."
+            how = f"`gpuledger config unpin {self.pool}`"
+            yield f"The pool is pinned to {definition.pinned_revision}: this goes out after {how}."
         if self.overlapping:
             yield f"Nodes of other pools as well, on which nothing begins: {', '.join(self.overlapping)}."
         if self.unavailable and self.turns:
@@ -76,7 +77,7 @@ class Preview(NamedTuple):
                 f"{len(self.unavailable)} of at most {self.at_once} nodes are unavailable already: "
                 f"{', '.join(self.unavailable)}."
             )
-        if self.after.reboot_required and definition.reboot_strategy == RebootStrategy.NEVER:
+        if self.after.reboot_required and definition.reboot_strategy == RebootStrategy.NEVER.value:
             yield "It requires a reboot, and the pool's strategy is Never: nodes stay reboot-pending."
 
 
@@ -86,11 +87,15 @@ def put_manifests(state: Rollout, manifests: Manifests) -> None:
         row = MachineConfigRow(name, config.uid, config.generation, config.priority, _text(config), HYPOTHETICAL_AT)
         state.config.put(row)
     for name, pool in manifests.pools.items():
-        before = state.definition(name)
-        if before is not None:  # A manifest in a file has no annotations of the object in the cluster.
-            pool = pool.model_copy(update={"pinned_revision": pool.pinned_revision or before.pinned_revision})
-        row_ = ConfigPoolRow(name, pool.uid, pool.generation, _text(pool), pool.paused, None, "", HYPOTHETICAL_AT)
-        state.put_pool(row_)
+        text = _text(_annotated(pool, state.definition(name)))
+        state.put_pool(ConfigPoolRow(name, pool.uid, pool.generation, text, pool.paused, None, "", HYPOTHETICAL_AT))
+
+
+def _annotated(pool: MachineConfigPoolDefined, before: MachineConfigPoolDefined | None) -> MachineConfigPoolDefined:
+    """A pool of a manifest with the pin of the one in the cluster, whose annotation no manifest takes away."""
+    if before is None or pool.pinned_revision is not None:
+        return pool
+    return pool.model_copy(update={"pinned_revision": before.pinned_revision})
 
 
 def preview(state: Rollout, pool: str) -> Preview:
@@ -101,7 +106,7 @@ def preview(state: Rollout, pool: str) -> Preview:
     """
     row, tables = tables_of(state).pool(pool), tables_of(state)
     target = tables.target(pool)
-    before = config_of(tables.rendered[target]) if target in tables.rendered else None
+    had = tables.rendered.get(target or "")
     after = rendered_of(state, row)
     definition = state.definition(pool)
     assert definition is not None, "its row is there"
@@ -110,7 +115,7 @@ def preview(state: Rollout, pool: str) -> Preview:
     return Preview(
         pool,
         definition,
-        before,
+        None if had is None else config_of(had),
         after,
         list(_turns(state, pool, definition, after)),
         len(members),
@@ -128,17 +133,23 @@ def rendered_of(state: Rollout, row: ConfigPoolRow) -> MachineConfigRendered:
     """
     found, newest = rendering(state, row), state.newest(row.name)
     if isinstance(found, RenderProblem):
-        raise RequestError(f"MachineConfigPool {row.name!r} cannot be rendered: {found}", "Correct it, or give its manifest")
+        raise RequestError(
+            f"MachineConfigPool {row.name!r} cannot be rendered: {found}", "Correct it, or give its manifest"
+        )
     if found is not None:
         return found
     if newest is None:
         hint = "See what it selects with `gpuledger describe machineconfigpool`, and give MachineConfigs with -f"
-        raise RequestError(f"MachineConfigPool {row.name!r} selects no MachineConfig, and has nothing to roll out", hint)
+        raise RequestError(
+            f"MachineConfigPool {row.name!r} selects no MachineConfig, and has nothing to roll out", hint
+        )
     return config_of(newest)
 
 
-def _roll_out(state: Rollout, row: ConfigPoolRow, definition: MachineConfigPoolDefined, after: MachineConfigRendered) -> None:
-    """Have the pool roll out what was rendered, neither paused nor pinned: that holds it up, and changes nothing of it."""
+def _roll_out(
+    state: Rollout, row: ConfigPoolRow, definition: MachineConfigPoolDefined, after: MachineConfigRendered
+) -> None:
+    """Have the pool roll out what was rendered, neither paused nor pinned, which only hold it up."""
     newest = state.newest(row.name)
     place = 1 if newest is None else newest.place + 1
     text = json_text(after.model_dump(mode="json"))
@@ -157,7 +168,7 @@ def _turns(
     views = [view_of(state, node, HYPOTHETICAL_AT) for node in members]
     waiting = [view for view in views if is_waiting(view)]
     waiting.sort(key=lambda view: order_of(state, view.row, prefers_idle=definition.prefers_idle))
-    reboots = after.reboot_required and definition.reboot_strategy == RebootStrategy.IF_REQUIRED
+    reboots = after.reboot_required and definition.reboot_strategy == RebootStrategy.IF_REQUIRED.value
     for place, view in enumerate(waiting):
         is_drained = begun(state, view).phase == DRAINING
         why = "" if is_drained else "the controller runs there" if view.is_controller else "a new node"

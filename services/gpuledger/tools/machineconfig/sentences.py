@@ -36,11 +36,17 @@ def sentence_of(data: Payload) -> str | None:
             return f"{data.name} is rendered from {sources}: {len(data.files)} files, {len(data.units)} units"
         case MachineConfigRenderedWithdrawn():
             return f"{data.name} goes: nothing has it or is to have it"
+    return _of_node(data)
+
+
+def _of_node(data: Payload) -> str | None:
+    match data:
         case NodeConfigChanged():
             return _of_change(data)
         case NodeConfigDrainFailed():
             stuck = ", longer than the pool's time-out" if data.is_stuck else ""
-            return f"the drain has not finished, attempt {data.attempt}, {data.left} pods left{stuck}{_colon(data.message)}"
+            left = f"attempt {data.attempt}, {data.left} pods left"
+            return f"the drain has not finished, {left}{stuck}{_colon(data.message)}"
         case NodeConfigReported():
             return _of_report(data)
         case NodeMachineObserved():
@@ -75,7 +81,11 @@ def _of_change(data: NodeConfigChanged) -> str:
         case "Failed":
             text = f"does not get to {data.desired_revision}"
         case "Idle":
-            text = f"is given back, to have {data.desired_revision}" if data.desired_revision else f"is of pool {data.pool}"
+            text = (
+                f"is given back, to have {data.desired_revision}"
+                if data.desired_revision
+                else f"is of pool {data.pool}"
+            )
     return f"{text}{_colon(': '.join(filter(None, (data.reason, data.message))))}"
 
 

@@ -82,7 +82,7 @@ async def what_if_rollout(
     return answer_of(orders, held, await _measured(backend), PastLengths(await allocation_lengths(backend)), now)
 
 
-def _assuming(state: Rollout, pool: str, manifests: Manifests, assumed: Assumed, prefers_idle: bool) -> bool:  # noqa: FBT001
+def _assuming(state: Rollout, pool: str, manifests: Manifests, assumed: Assumed, prefers_idle: bool) -> bool:
     """Put what is assumed into a state; returns whether the pool prefers idle nodes by itself."""
     put_manifests(state, manifests)
     definition = state.definition(tables_of(state).pool(pool).name)
@@ -196,4 +196,8 @@ def _answer(found: Preview, zone: Estimate, idle: Estimate, own: Estimate) -> st
         f"{own.disturbed_gpu_h:.2f} GPU-hours disturbed, {own.interrupted_gpu_h:.2f} interrupted"
     )
     saved = zone.interrupted_gpu_h - idle.interrupted_gpu_h
-    return text if abs(saved) < 0.01 else f"{text}; idle first interrupts {abs(saved):.2f} {'fewer' if saved > 0 else 'more'}"
+    return (
+        text
+        if abs(saved) < 0.01
+        else f"{text}; idle first interrupts {abs(saved):.2f} {'fewer' if saved > 0 else 'more'}"
+    )

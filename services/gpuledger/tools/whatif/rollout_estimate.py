@@ -41,9 +41,9 @@ class Step(NamedTuple):
 class Estimate(NamedTuple):
     """What a rollout comes to.
 
-    `took_s` is its whole length. `devices` are those held when their node's turn comes, as expected; `interrupted_gpu_h`
-    is for how long they were held by then, which is work that is lost unless it was saved. `disturbed_gpu_h` is for how
-    long they cannot be used, until their nodes are given back.
+    `took_s` is its whole length. `devices` are those held when their node's turn comes, as expected.
+    `interrupted_gpu_h` is for how long they were held by then: work that is lost unless it was saved.
+    `disturbed_gpu_h` is for how long they cannot be used, until their nodes are given back.
     """
 
     took_s: float
@@ -96,9 +96,7 @@ def estimate(steps: Sequence[Step], at_once: int, lengths: StepLengths, past: Pa
     return total
 
 
-def _with(
-    total: Estimate, step: Step, begins_s: float, node_s: float, past: PastLengths, now: datetime
-) -> Estimate:
+def _with(total: Estimate, step: Step, begins_s: float, node_s: float, past: PastLengths, now: datetime) -> Estimate:
     ages = [max(0.0, (now - since).total_seconds()) for since in step.held_since]
     stays = [past.stays(age, begins_s) for age in ages]
     idle = 1.0

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuledger.domain.machineconfig.history_rows import ConfigRollout, ConfigUpdate
+from gpuledger.domain.machineconfig.history_rows import ConfigRollout, ConfigUpdate, ConfigUpdates
 from gpuledger.events.envelope import Decoded
 from gpuledger.events.machine_config import MachineConfigPoolWithdrawn
 from gpuledger.readmodels.projections import UpdatesProjection
@@ -15,14 +15,18 @@ DRAINING, APPLYING, IDLE = phase("Draining"), phase("Applying", NEW), phase("Idl
 FAILED = phase("Failed", NEW, message="nothing within 600 s")
 
 
+def state_of(events: list[Decoded]) -> ConfigUpdates:
+    state = folded(UpdatesProjection(), log_of(events)).state
+    assert isinstance(state, ConfigUpdates)
+    return state
+
+
 def rollouts(events: list[Decoded]) -> list[ConfigRollout]:
-    rows: Any = folded(UpdatesProjection(), log_of(events)).state.rollout.rows.values()
-    return list(rows)
+    return list(state_of(events).rollout.rows.values())
 
 
 def updates(events: list[Decoded]) -> list[ConfigUpdate]:
-    rows: Any = folded(UpdatesProjection(), log_of(events)).state.update.rows.values()
-    return list(rows)
+    return list(state_of(events).update.rows.values())
 
 
 def test_a_rollout_lasts_until_all_nodes_have_the_revision() -> None:
@@ -50,7 +54,9 @@ def test_a_pool_whose_nodes_all_have_the_target_rolls_nothing_out() -> None:
 
 
 def test_a_node_that_comes_is_a_rollout_of_its_own() -> None:
-    rows = rollouts(decided((POOL, 1, changed(NEW, 3)), (POOL, 2, changed(NEW, 3, of=4)), (POOL, 3, changed(NEW, 4, of=4))))
+    rows = rollouts(
+        decided((POOL, 1, changed(NEW, 3)), (POOL, 2, changed(NEW, 3, of=4)), (POOL, 3, changed(NEW, 4, of=4)))
+    )
     assert [(row.nodes, row.outcome) for row in rows] == [(1, "Complete")]
 
 
