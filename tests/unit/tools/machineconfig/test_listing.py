@@ -77,7 +77,12 @@ def test_progress_counts_each_node_once() -> None:
 def test_a_node_that_has_the_target_and_is_not_given_back_is_not_done() -> None:
     found = progress_of(fleet(DONE, node_row("n2", NEW, phase="Applying")), POOL)
     assert (found.updated, found.is_done) == (1, False)
-    assert progress_of(fleet(DONE, node_row("n2", NEW)), POOL).is_done
+    tables = fleet(DONE, node_row("n2", NEW))
+    assert progress_of(tables, POOL).is_done
+    waits = tables.pools[POOL]._replace(waits_since=hour(2))
+    looks = progress_of(tables._replace(pools={POOL: waits}), POOL)
+    assert not looks.is_done
+    assert "waits for further changes" in next(looks.holds())
 
 
 def test_a_paused_pool_says_so_and_how_to_go_on() -> None:
