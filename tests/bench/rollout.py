@@ -29,6 +29,8 @@ PLAN_S: Final = 2.0
 
 REPORTS: Final = 200
 POOL_SIZES: Final = (100, 1_000)
+KINDS: Final = ("rollout", "nothing")
+WAITED_S: Final = 100
 
 
 class RolloutSizes(NamedTuple):
@@ -76,31 +78,42 @@ class FleetLog:
 
 async def rollout(sizes: RolloutSizes = FULL, rounds: int = 3) -> list[Figure]:
     """The seconds of rendering and planning all pools, and the microseconds of a report by the size of its pool."""
-    took = await medians({name: partial(_planned, sizes, name) for name in ("rollout", "nothing")}, rounds)
-    what = f"{sizes.pools} pools of {sizes.nodes} nodes rendered from {sizes.configs} configurations, and planned"
-    figures = [Figure(what, took["rollout"], "s", "a fold of nothing", took["nothing"], PLAN_S, is_ratio=False)]
+    folded = {name: partial(_folded, sizes, name) for name in KINDS}
+    took = await medians({"planned": partial(_planned, sizes), **folded}, rounds)
+    fleet = f"{sizes.pools} pools, {sizes.nodes} nodes, {sizes.configs} configurations"
+    peer = ("a fold of nothing", took["nothing"])
+    figures = [
+        Figure(f"{fleet}: rendered and planned", took["planned"], "s", *peer, PLAN_S, is_ratio=False),
+        Figure(f"{fleet}: facts of all of them folded", took["rollout"], "s", *peer, None),
+    ]
     for size in sizes.reporting:
-        each = await medians({name: partial(_reported, size, name) for name in ("rollout", "nothing")}, rounds)
+        each = await medians({name: partial(_reported, size, name) for name in KINDS}, rounds)
         name = f"a report of a node, in a pool of {size}"
-        cost, peer = (MICROSECONDS * each[one] / REPORTS for one in ("rollout", "nothing"))
+        cost, peer = (MICROSECONDS * each[one] / REPORTS for one in KINDS)
         figures.append(Figure(name, cost, "us each", "a fold of nothing", peer, None))
     return figures
 
 
-async def _planned(sizes: RolloutSizes, kind: str, _round: int) -> float:
-    """All facts, the ends of all waits, and what follows from them."""
-    log, fold = _fleet(sizes), _folding(new_fold(), kind)
+async def _planned(sizes: RolloutSizes, _round: int) -> float:
+    """The ends of all waits, and what follows from them."""
+    log, fold = _fleet(sizes), new_fold()
     first = len(log.messages)
-    took = _took(fold, log.messages)
-    print(kind, "facts", took)
+    fold.apply_all(log.messages)
     began = process_time()
-    fold.due(at(100))
-    for event in fold.take_decided():
-        log.append(event, 100)
+    fold.due(at(WAITED_S))
+    ended = [one for one in fold.take_decided() if one.time == at(WAITED_S)]
+    for event in ended:
+        log.append(event, WAITED_S)
     fold.apply_all(log.messages[first:])
     took = process_time() - began
-    print(kind, "plan", took)
+    assert len(ended) == sizes.pools, "each pool waits"
+    assert len(fold.take_decided()) >= 3 * sizes.pools, "each has a configuration, a node that drains, and a state"
     return took
+
+
+async def _folded(sizes: RolloutSizes, kind: str, _round: int) -> float:
+    """The facts before: definitions, Nodes and their labels."""
+    return _took(_folding(new_fold(), kind), _fleet(sizes).messages)
 
 
 def _fleet(sizes: RolloutSizes) -> FleetLog:

@@ -86,11 +86,14 @@ def _node_changed(state: Rollout, fact: Fact, data: NodeConfigChanged) -> None:
 
 
 def _may_work_on(before: ConfigNodeRow, after: ConfigNodeRow) -> bool:
-    """Whether the agent may be at what the node was to have before, although it reports what it is to have now."""
+    """Whether the agent may be at what the node was to have before, although it reports what it is to have now.
+
+    A report that was made before, and comes later, may be about the same revision, which the node was to have earlier.
+    """
+    is_under_way = before.phase in (APPLYING, FAILED) or not before.is_confirmed()
     if after.phase == APPLYING:
-        return after.desired_revision == after.current_revision
-    was_under_way = before.phase in (APPLYING, FAILED) or before.confirms_after is not None
-    return was_under_way and before.desired_revision != before.current_revision
+        return is_under_way or after.desired_revision == after.current_revision
+    return is_under_way
 
 
 def _drain_failed(state: Rollout, fact: Fact, _data: NodeConfigDrainFailed) -> None:
