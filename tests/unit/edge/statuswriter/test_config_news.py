@@ -58,6 +58,8 @@ BROKEN = configured("Failed", reason="AgentError", message="disk full")
         ([IDLE], None),
         ([APPLYING, NodeConfigChanged(uid=UID)], None),
         ([APPLYING, configured("Idle", uid="u2")], None),
+        ([APPLYING, configured("Idle", pool="other")], None),
+        ([APPLYING, configured("Idle", "rendered-worker-0")], None),
     ],
 )
 def test_the_update_of_a_node(decided: list[NodeConfigChanged], expected: tuple[str, bool, str] | None) -> None:

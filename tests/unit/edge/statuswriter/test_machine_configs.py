@@ -11,6 +11,7 @@ from gpuledger.edge.statuswriter.objects import DesiredObject, Document, Key, Ki
 from gpuledger.edge.statuswriter.reconcile.decide import Action, decide
 from gpuledger.edge.statuswriter.reconcile.responses import extra_of
 from gpuledger.events.machine_config import (
+    ConfigSource,
     MachineConfigPoolGone,
     MachineConfigPoolWithdrawn,
     MachineConfigRenderedWithdrawn,
@@ -105,6 +106,13 @@ def test_one_that_is_withdrawn_goes_and_may_come_back() -> None:
     assert RENDERED_KEY in state.take_changed()
     assert config_state(*facts, gone, facts[1]).withdrawn() == []
     assert config_state(facts[0], gone).withdrawn() == [], "nobody ever wrote it"
+
+
+def test_one_that_is_rendered_again_keeps_its_object() -> None:
+    again = rendered(sources=(ConfigSource(name="other", priority=1),))
+    facts: list[SubjectFact] = [(POOL, defined()), (POOL, RENDERED)]
+    found = shown(config_state(*facts, (POOL, again)), RENDERED_KEY)
+    assert found == shown(config_state(*facts), RENDERED_KEY)
 
 
 def test_a_decision_whose_content_is_not_what_its_hash_says_stops_the_fold() -> None:

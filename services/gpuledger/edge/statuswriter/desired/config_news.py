@@ -92,11 +92,16 @@ def of_node(state: MachineConfigs, fact: Fact, data: NodeConfigChanged) -> Itera
     key = Key(Kind.KUBE_NODE, node)
     if was == IDLE and phase in (DRAINING, APPLYING):
         yield News(key, EventReason.UPDATE_STARTED, _target(state, data), _begins(state, data))
-    elif was in (APPLYING, FAILED) and phase == IDLE:
+    elif was in (APPLYING, FAILED) and phase == IDLE and _is_of_one_update(same, data):
         applied = data.desired_revision or ""
         yield News(key, EventReason.UPDATE_APPLIED, applied, f"The node has {applied} of pool {data.pool}.")
     elif phase == FAILED:
         yield from _failed(same, node, data)
+
+
+def _is_of_one_update(before: ConfigNode | None, data: NodeConfigChanged) -> bool:
+    """Whether the node was to have the same before; one that another pool takes over has applied nothing."""
+    return before is not None and (before.pool, before.desired) == (data.pool, data.desired_revision)
 
 
 def _target(state: MachineConfigs, data: NodeConfigChanged) -> str:

@@ -294,8 +294,14 @@ def _gone(state: MachineConfigs, fact: Fact, _data: MachineConfigPoolGone) -> No
 
 
 def _rendered(state: MachineConfigs, fact: Fact, data: MachineConfigRendered) -> None:
-    """One that nobody can write as an object stops the fold: a decision with a content that has another hash."""
+    """One that nobody can write as an object stops the fold: a decision with a content that has another hash.
+
+    What is rendered again while its object is there, perhaps from other MachineConfigs, is that object still.
+    """
     pool = intern(fact.event.subject)
+    before = state.rendered.get(data.name)
+    if before is not None and (before.pool, before.payload.config_hash) == (pool, data.config_hash):
+        return
     policy = state.policy_of(pool)
     _document(pool, data, policy)
     state.put_rendered(RenderedConfig(data.name, pool, json_text(data.model_dump(mode="json")), _policy_text(policy)))
