@@ -47,8 +47,8 @@ def check_config(config: DesiredConfig) -> None:
     problems = [f"{one.path} {text}" for one in config.files if (text := path_problem(one.path))]
     problems += [f"{one.path}: the owner {text}" for one in config.files if (text := owner_problem(one.owner))]
     problems += [f"{one.name} {text}" for one in config.units if (text := unit_problem(one.name))]
-    problems += [f"{one} occurs twice" for one in repeated(one.path for one in config.files)]
-    problems += [f"{one} occurs twice" for one in repeated(one.name for one in config.units)]
+    problems += [f"{one} occurs twice" for one in repeated([one.path for one in config.files])]
+    problems += [f"{one} occurs twice" for one in repeated([one.name for one in config.units])]
     present = (one.path for one in config.files if one.state == "present")
     problems += [f"{above} is a file and a folder of {below} at once" for above, below in files_above(present)]
     if problems:
@@ -61,7 +61,7 @@ def observe(host: Host, config: DesiredConfig, memory: AgentMemory) -> Observed:
     Raises:
         ConfigAgentError: the host's accounts cannot be read, or systemd does not answer.
     """
-    tree = HostTree(host.root)
+    tree = HostTree(host.root, owned=host.owned)
     files, obstacles = {}, {}
     for path in {one.path for one in config.files} | memory.files.keys():
         try:
@@ -70,7 +70,7 @@ def observe(host: Host, config: DesiredConfig, memory: AgentMemory) -> Observed:
             obstacles[path] = str(error)
     names = {one.name for one in config.units} | {*memory.masked}
     units = host.systemd.observe(names) if names else {}
-    return Observed(_accounts(tree, config), files, obstacles, units)
+    return Observed(_accounts(tree, config) if host.owned else None, files, obstacles, units)
 
 
 def apply(
@@ -88,7 +88,7 @@ def apply(
     plan = make_plan(config, observed, memory)
     if plan.problems:
         raise RefusedConfigError(f"{config.name} is not applied: {_shown(plan.problems)}")
-    file, tree = MemoryFile(host.state_dir, on_step), HostTree(host.root, on_step)
+    file, tree = MemoryFile(host.state_dir, on_step), HostTree(host.root, on_step, owned=host.owned)
     if memory.applied is None:
         for path in memory.files:
             tree.remove_part(path)
@@ -107,7 +107,7 @@ def drift(host: Host, memory: AgentMemory) -> list[str]:
     Raises:
         HostError: the disk cannot be read.
     """
-    tree, found = HostTree(host.root), []
+    tree, found = HostTree(host.root, owned=host.owned), []
     for path, one in sorted(memory.files.items()):
         status = tree.status(path)
         if status != FileStatus("file", one.hash, one.mode, one.uid, one.gid):

@@ -51,7 +51,8 @@ class Systemd(Protocol):
 class Host:
     """The machine. `state_dir` is the agent's own folder on it, which outlives reboots.
 
-    `reboot` asks for one and returns; it raises UnitError where that is refused. `boot_id` differs after each.
+    `reboot` asks for one and returns; it raises UnitError where that is refused. `boot_id` differs after each. Where
+    `owned` is False the owners of files are neither set nor compared: whoever is not root cannot give files away.
     """
 
     root: Path
@@ -59,6 +60,7 @@ class Host:
     systemd: Systemd
     reboot: Callable[[], None]
     boot_id: Callable[[], str]
+    owned: bool = True
 
 
 def kernel_boot_id() -> str:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from gpuledger.configagent.host import UnitStatus
 from gpuledger.configagent.host_file import ABSENT, FileStatus, NewFile, file_status
-from gpuledger.configagent.owners import Accounts
+from gpuledger.configagent.owners import Accounts, OwnerIds
 from gpuledger.configagent.state import AgentMemory, ManagedFile
 from gpuledger.configagent.steps import SYSTEMD, Plan, Step, Work
 from gpuledger.configagent.unit_plan import UnitRules, unit_steps
@@ -26,9 +26,9 @@ PRESENT: Final = "present"
 
 
 class Observed(NamedTuple):
-    """The host before the work. `obstacles` say by path why it cannot be reached."""
+    """The host before the work. `obstacles` say by path why it cannot be reached; without `accounts` root owns all."""
 
-    accounts: Accounts
+    accounts: Accounts | None
     files: Mapping[str, FileStatus]
     obstacles: Mapping[str, str]
     units: Mapping[str, UnitStatus]
@@ -67,13 +67,14 @@ def is_unit_file(path: str) -> bool:
     return path.startswith(UNIT_FOLDERS)
 
 
-def new_file(one: DesiredFile, accounts: Accounts) -> NewFile:
+def new_file(one: DesiredFile, accounts: Accounts | None) -> NewFile:
     """The file to write.
 
     Raises:
         ValueError: the host has no such owner.
     """
-    return NewFile(one.path, one.content.encode(), one.mode, *accounts.ids(one.owner))
+    ids = OwnerIds(0, 0) if accounts is None else accounts.ids(one.owner)
+    return NewFile(one.path, one.content.encode(), one.mode, *ids)
 
 
 _RELOAD: Final = Step(SYSTEMD, "daemon-reload", Work.SYSTEMCTL)

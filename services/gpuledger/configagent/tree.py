@@ -36,9 +36,10 @@ OnStep = Callable[[str], None]
 class HostTree:
     """The files below a root; paths are those of the host, absolute and normalised."""
 
-    def __init__(self, root: Path, on_step: OnStep | None = None) -> None:
+    def __init__(self, root: Path, on_step: OnStep | None = None, *, owned: bool = True) -> None:
         self._root = root
         self._on_step: OnStep = on_step or (lambda _: None)
+        self._owned = owned
 
     def status(self, path: str) -> FileStatus:
         """What is there.
@@ -48,7 +49,7 @@ class HostTree:
             HostError: it cannot be read.
         """
         with _translated(path), suppress(FileNotFoundError), self._folder(path) as (folder, name):
-            return _status(folder, name)
+            return self._seen(_status(folder, name))
         return ABSENT
 
     def read(self, path: str) -> bytes:
@@ -81,7 +82,7 @@ class HostTree:
                 raise
             self._on_step("sync folder")
             os.fsync(folder)
-            found = _status(folder, name)
+            found = self._seen(_status(folder, name))
         if found != file_status(new):
             raise HostError(f"{new.path} is not what was written when it is read back; see what else writes there.")
 
@@ -107,6 +108,10 @@ class HostTree:
         with _translated(path), suppress(FileNotFoundError, LinkInPathError), self._folder(path) as (folder, name):
             os.unlink(part_name(name), dir_fd=folder)
 
+    def _seen(self, status: FileStatus) -> FileStatus:
+        """A status as it is compared."""
+        return status if self._owned else status._replace(uid=0, gid=0)
+
     def _write_part(self, folder: int, part: str, new: NewFile) -> None:
         self._on_step("create")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -117,7 +122,8 @@ class HostTree:
             while content:
                 content = content[os.write(file, content) :]
             self._on_step("owner")
-            os.fchown(file, new.uid, new.gid)
+            if self._owned:
+                os.fchown(file, new.uid, new.gid)
             os.fchmod(file, new.mode)
             self._on_step("sync file")
             os.fsync(file)

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from gpuledger.configagent.host import UnitStatus
 from gpuledger.configagent.memory_file import MemoryFile
 from gpuledger.configagent.state import AgentMemory
 from gpuledger.domain.machineconfig.desired import DesiredConfig
-from support.config_agent import FakeMachine, FakeSystemd, config, file, unit
+from support.config_agent import FakeMachine, config, file, unit
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
 
@@ -216,5 +217,11 @@ def test_a_reboot_that_an_interrupted_attempt_made_due_stays_due(machine: FakeMa
     assert applied(machine, desired).memory.reboot_due == "boot-1"
 
 
-def test_units_of_a_fake_are_those_of_its_names() -> None:
-    assert FakeSystemd(a=RUNNING).observe(["a.service"]) == {"a.service": RUNNING}
+def test_where_owners_are_nobodys_matter_they_are_neither_set_nor_compared(machine: FakeMachine) -> None:
+    host = replace(machine.host, owned=False)
+    desired = config([file("/etc/a", "1", owner="nobody-here:gpus")])
+    done = apply(host, desired, AgentMemory())
+    os.chown(machine.path("/etc/a"), 77, 77)
+    assert drift(host, done.memory) == []
+    assert {one.outcome for one in apply(host, desired, done.memory).outcomes} == {"unchanged"}
+    assert drift(machine.host, done.memory) != []
