@@ -83,6 +83,9 @@ from bench.restarting import RestartingSizes, restarting
 from bench.resting import FULL as RESTING
 from bench.resting import QUICK as QUICK_RESTING
 from bench.resting import RestingSizes, resting
+from bench.rollout import FULL as ROLLOUT
+from bench.rollout import QUICK as QUICK_ROLLOUT
+from bench.rollout import RolloutSizes, rollout
 from bench.scale import FULL as SCALE
 from bench.scale import QUICK as QUICK_SCALE
 from bench.scale import ScaleSizes, scale
@@ -143,6 +146,7 @@ class Sizes:
     quarantine: QuarantineSizes = QUARANTINE
     extender: ExtenderSizes = EXTENDER
     scheduling: SchedulingSizes = SCHEDULING
+    rollout: RolloutSizes = ROLLOUT
 
 
 FULL = Sizes()
@@ -180,6 +184,7 @@ QUICK = Sizes(
     quarantine=QUICK_QUARANTINE,
     extender=QUICK_EXTENDER,
     scheduling=QUICK_SCHEDULING,
+    rollout=QUICK_ROLLOUT,
 )
 NAMES = (
     "publishing",
@@ -211,6 +216,7 @@ NAMES = (
     "quarantine",
     "extender",
     "scheduling",
+    "rollout",
 )
 
 _progress = Console(stderr=True)
@@ -297,6 +303,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "quarantine": lambda: quarantine(database_url, sizes.quarantine),
         "extender": lambda: extender(database_url, sizes.extender),
         "scheduling": lambda: scheduling(sizes.scheduling, sizes.rounds),
+        "rollout": lambda: rollout(sizes.rollout, sizes.rounds),
     }
     return measures[name]()
 

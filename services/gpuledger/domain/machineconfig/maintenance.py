@@ -23,6 +23,9 @@ from gpuledger.events.maintenance import (
 NOT_CARRIED_OUT = ("Expired", "Imported")
 """Why an isolation is not carried out where only a new request brings it about."""
 
+NODE_GONE = "NodeGone"
+"""Why an isolation is not carried out of a Node that another one has replaced, of which nothing is said by that."""
+
 NO_LONGER_REQUESTED = "Nobody drains the Node: its maintenance service no longer has the request."
 
 
@@ -47,8 +50,13 @@ def _isolation_failed(state: Rollout, fact: Fact, data: NodeIsolationFailed) -> 
 
 def _isolation_superseded(state: Rollout, fact: Fact, data: NodeIsolationSuperseded) -> None:
     row = _of_isolation(state, fact, data.intent)
-    if row is not None and data.reason in NOT_CARRIED_OUT:
+    if row is None:
+        return
+    if data.reason in NOT_CARRIED_OUT:
         _put(state, row._replace(failed_at=fact.event.time, message=data.message))
+    elif data.reason == NODE_GONE:
+        is_over = row.requested_at is None and not row.intent_cordons
+        _put(state, row._replace(intent="", may_be_cordoned=row.may_be_cordoned and not is_over))
 
 
 def _drain_changed(state: Rollout, fact: Fact, data: NodeDrainChanged) -> None:
@@ -77,7 +85,7 @@ def _drain_finished(state: Rollout, fact: Fact, data: NodeDrainFinished) -> None
 
 def _drain_superseded(state: Rollout, fact: Fact, data: NodeDrainSuperseded) -> None:
     row = _of_drain(state, fact, data.intent)
-    if row is not None and data.reason not in ("Newer", "NodeGone"):
+    if row is not None and data.reason not in ("Newer", NODE_GONE):
         _put(state, row._replace(drain=SUPERSEDED, message=f"{data.reason}: {data.message}"))
 
 
