@@ -36,6 +36,9 @@ VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DEL
 ADMIN = ""
 """Stands for the administrator among accounts."""
 
+POD_NODE = "node-of-pods"
+"""The node on which every pod runs."""
+
 JOB_MAX_S = 180.0
 """How long a job may take, which may wait for servers that are only starting."""
 
@@ -206,8 +209,7 @@ class Kubelet:
             return str(variable["value"])
         source = variable["valueFrom"]
         if "fieldRef" in source:
-            assert source["fieldRef"]["fieldPath"] == "metadata.namespace"
-            return namespace
+            return {"metadata.namespace": namespace, "spec.nodeName": POD_NODE}[source["fieldRef"]["fieldPath"]]
         reference = source["secretKeyRef"]
         secret = await self._client.get(SECRETS, reference["name"], namespace)
         return b64decode(secret["data"][reference["key"]]).decode()

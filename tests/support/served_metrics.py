@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
+import gpuledger.compose.machine_config_metrics
 import gpuledger.compose.up
 import gpuledger.edge.authcallout.metrics
 import gpuledger.edge.gateway.metrics  # noqa: F401 - so is this one
@@ -22,6 +23,7 @@ from gpuledger.agent.hardware.api import Survey
 from gpuledger.agent.metrics import AgentMetrics
 from gpuledger.agent.plugin.service import PluginCounts
 from gpuledger.api.conditions import MODULE_CONDITIONS, NodeConditionType
+from gpuledger.api.machine_config import ConfigPoolConditionType
 from gpuledger.api.phases import DeviceState, PreparationPhase
 from gpuledger.edge.statuswriter.desired.state import DesiredState
 from gpuledger.edge.statuswriter.metrics import slices
@@ -44,7 +46,7 @@ POD_TARGET: Final = frozenset({"job", "instance", "endpoint", "namespace", "pod"
 SERVICE_TARGET: Final = POD_TARGET | {"service"}
 
 VALUES: Final = {
-    "condition": {*NodeConditionType, *MODULE_CONDITIONS},
+    "condition": {*NodeConditionType, *MODULE_CONDITIONS, *ConfigPoolConditionType},
     "phase": set(PreparationPhase),
     "state": set(DeviceState),
     "change": set(LOG_CHANGES),
