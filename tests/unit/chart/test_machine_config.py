@@ -121,7 +121,7 @@ def test_it_asks_for_no_more_than_it_needs(made: Manifests) -> None:
     assert container_of(made)["resources"]["requests"] == {"cpu": "50m", "memory": "64Mi"}
     rules = made.one("ClusterRole", AGENT)["rules"]
     assert [(one["resources"], one["verbs"]) for one in rules] == [
-        (["nodes"], ["get", "list", "watch", "patch"]),
+        (["nodes"], ["list", "watch", "patch"]),
         (["renderedmachineconfigs"], ["get"]),
     ]
     subjects = made.one("ClusterRoleBinding", AGENT)["subjects"]
