@@ -1,8 +1,8 @@
 """An API server that holds service accounts against RBAC, remembers what they ask, and somebody who runs their jobs.
 
 The token of an account is `<namespace>:<name>`, that of its pod on a node `<namespace>:<name>@<node>`. The embedded
-server lets everybody in as an administrator; here a request with such a token is made in the account's name, so that the
-roles that are installed decide about it.
+server lets everybody in as an administrator; here a request with such a token is made in the account's name, so that
+the roles that are installed decide about it.
 """
 
 import asyncio
