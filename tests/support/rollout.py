@@ -33,7 +33,7 @@ from gpuledger.events.maintenance import (
     NodeMaintenanceRequested,
     OwnedDrain,
 )
-from gpuledger.events.node import NodeLabelled, NodeUnlabelled
+from gpuledger.events.node import NodeGone, NodeLabelled, NodeObserved, NodeUnlabelled
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import ORIGIN
 from gpuledger.ledger.api import Message
@@ -73,7 +73,7 @@ def source_of(subject: str, data: Payload) -> str:
     sources: dict[str, tuple[type[Payload], ...]] = {
         "/watchers/machineconfigs": (MachineConfigDefined, MachineConfigGone),
         "/watchers/machineconfigpools": (MachineConfigPoolDefined, MachineConfigPoolGone),
-        "/watchers/nodes": (NodeLabelled, NodeUnlabelled, NodeMachineObserved, NodeMachineGone),
+        "/watchers/nodes": (NodeLabelled, NodeUnlabelled, NodeObserved, NodeGone, NodeMachineObserved, NodeMachineGone),
         "/services/maintenance": (NodeIsolationChanged, NodeDrainChanged),
     }
     if isinstance(data, NodeConfigReported):

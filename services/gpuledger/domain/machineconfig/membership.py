@@ -29,12 +29,12 @@ class Membership:
 
     def pools_of(self, node: str) -> tuple[str, ...]:
         """The pools that select a node, by name."""
-        self._load()
+        self.load()
         return self._pools_of.get(node, ())
 
     def members(self, pool: str) -> Sequence[str]:
         """The nodes that a pool selects, by name."""
-        self._load()
+        self.load()
         found = self._sorted.get(pool)
         if found is None:
             found = self._sorted[pool] = sorted(self._members.get(pool, ()))
@@ -42,7 +42,7 @@ class Membership:
 
     def refresh_node(self, node: str) -> Iterable[str]:
         """The node's row has changed; returns the pools that it was in or is in, if these are not the same."""
-        selections = self._load()
+        selections = self.load()
         row, before = self._nodes.get(node), self._pools_of.get(node, ())
         after: tuple[str, ...] = ()
         if row is not None and row.uid is not None and selections:
@@ -57,7 +57,7 @@ class Membership:
 
     def refresh_pool(self, pool: str) -> list[str]:
         """The pool's row has changed, or is gone; returns the nodes that have joined or left it."""
-        selections = self._load()
+        selections = self.load()
         row = self._pools.get(pool)
         selection = None if row is None else read_selection(row.definition)
         if selection == selections.get(pool):
@@ -76,7 +76,8 @@ class Membership:
                 changed.append(node)
         return changed
 
-    def _load(self) -> dict[str, Selection]:
+    def load(self) -> dict[str, Selection]:
+        """Make it of the rows as they are: before the first of them changes. Returns what each pool selects."""
         if self._selections is None:
             self._selections = {name: read_selection(row.definition) for name, row in self._pools.rows.items()}
             for node in self._nodes.rows:

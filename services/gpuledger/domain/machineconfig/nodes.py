@@ -4,7 +4,6 @@ Of what is said about one thing the latest by event time holds. A Node's annotat
 come later: they count from where they change, so that an old annotation beside a new cordon takes nothing back.
 """
 
-from datetime import datetime
 from sys import intern
 from typing import Final
 
@@ -114,22 +113,13 @@ def _put(state: Rollout, row: ConfigNodeRow) -> None:
     """Put a row; something may follow from what is new in it, but not from times and labels alone."""
     before = state.node.get(row.node)
     state.put_node(row)
-    if before is None or _decisive(before) != _decisive(row) or _confirms(row):
+    if before is None or _decisive(before) != _decisive(row) or before.is_confirmed() != row.is_confirmed():
         state.touch_node(row.node)
 
 
 def _decisive(row: ConfigNodeRow) -> tuple[object, ...]:
     agent = (row.current_revision, row.agent_state, row.last_error, row.reboot_pending, row.agent_revision)
     return row.uid, row.unschedulable, *agent
-
-
-def _confirms(row: ConfigNodeRow) -> bool:
-    bound = row.confirms_after
-    return row.phase != IDLE and bound is not None and _is_after(row.reported_at, bound)
-
-
-def _is_after(time: datetime | None, bound: datetime) -> bool:
-    return time is not None and time > bound
 
 
 NODE_HANDLERS: Handlers = {
