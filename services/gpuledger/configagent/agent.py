@@ -108,6 +108,11 @@ class ConfigAgent:
         return self._reporter.last
 
     @property
+    def desired(self) -> str | None:
+        """The revision that the Node is to have, as far as the agent has heard."""
+        return self._desired
+
+    @property
     def troubles(self) -> dict[str, str]:
         """What the agent cannot do at the moment, by part."""
         found = {"watch": self._watch_trouble, "report": self._reporter.trouble}

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -293,3 +294,45 @@ async def test_a_memory_that_cannot_be_read_is_an_error_and_keeps_what_the_node_
         await place.shows("error", FIRST.name)
         assert "Move it away" in place.error
     assert (place.machine.state / "state.json").read_text() == "{"
+
+
+async def slowly(place: Place) -> tuple[threading.Event, threading.Event]:
+    """Restart two units of a systemd that waits within each: an event that it has begun, and one that it may end."""
+    begun, may_end = threading.Event(), threading.Event()
+    run = place.machine.systemd.run
+
+    def slow(verb: str, unit: str | None = None) -> None:
+        begun.set()
+        may_end.wait(10)
+        run(verb, unit)
+
+    place.machine.systemd.run = slow  # type: ignore[method-assign]
+    two = config(units=[unit("a.service", "restarted"), unit("b.service", "restarted")])
+    place.api.documents[two.name] = document_of(two)
+    await place.api.desire(two.name)
+    return begun, may_end
+
+
+async def test_an_agent_that_is_stopped_ends_its_step_and_takes_no_other(place: Place) -> None:
+    begun, may_end = await slowly(place)
+    task = asyncio.create_task(place.new_agent().run())
+    await place.until(begun.is_set)
+    task.cancel()
+    await asyncio.wait([task], timeout=0.05)
+    assert not task.done()
+    may_end.set()
+    await end([task])
+    assert place.machine.systemd.calls == ["restart a.service"]
+    assert MemoryFile(place.machine.state).load().acted == ("a.service",)
+
+
+async def test_a_revision_that_is_revoked_gives_way_between_two_steps(place: Place) -> None:
+    begun, may_end = await slowly(place)
+    async with place.running():
+        await place.until(begun.is_set)
+        await place.api.desire(FIRST.name)
+        await place.until(lambda: place.agent.desired == FIRST.name)
+        may_end.set()
+        await place.shows("done", FIRST.name)
+    assert place.machine.systemd.calls == ["restart a.service"]
+    assert "error" not in place.reports.states
