@@ -11,6 +11,7 @@ import pytest
 
 from gpuledger.api.machine_config import (
     ANNOTATION_CURRENT,
+    ANNOTATION_DESIRED_SET_AT,
     ANNOTATION_LAST_ERROR,
     ANNOTATION_REBOOT_PENDING,
     ANNOTATION_STATE,
@@ -94,7 +95,7 @@ async def test_a_node_goes_from_one_revision_to_the_next(place: Place) -> None:
     assert {name for patch in place.api.patches for name in patch} == set(OBSERVED_ANNOTATIONS)
 
 
-async def test_an_agent_that_starts_again_repeats_neither_work_nor_reports(place: Place) -> None:
+async def test_an_agent_that_starts_again_repeats_its_report_and_no_work(place: Place) -> None:
     await place.api.desire(SECOND.name)
     async with place.running():
         await place.shows("done", SECOND.name)
@@ -105,8 +106,19 @@ async def test_an_agent_that_starts_again_repeats_neither_work_nor_reports(place
         await place.api.desire(FIRST.name)
         await place.shows("done", FIRST.name)
     assert place.machine.systemd.calls == []
-    assert [fact.revision for fact in place.reports.facts[reported:]] == [FIRST.name, FIRST.name]
+    again = [(fact.state, fact.revision) for fact in place.reports.facts[reported:]]
+    assert again == [("done", SECOND.name), ("applying", FIRST.name), ("done", FIRST.name)]
     assert len(place.api.patches) == patched + 2
+
+
+async def test_a_node_that_is_asked_again_reports_again(place: Place) -> None:
+    await place.api.desire(FIRST.name)
+    async with place.running():
+        await place.shows("done", FIRST.name)
+        patched = len(place.api.patches)
+        await place.api.set({ANNOTATION_DESIRED_SET_AT: "2026-01-09T10:00:00Z"})
+        await place.until(lambda: place.reports.states == ["applying", "done", "done"])
+        assert len(place.api.patches) == patched
 
 
 async def test_what_is_on_the_disk_counts_for_more_than_the_annotations(place: Place) -> None:
@@ -183,7 +195,7 @@ async def test_annotations_that_somebody_changes_are_written_again(place: Place)
     await place.api.desire(FIRST.name)
     async with place.running():
         await place.shows("done", FIRST.name)
-        await place.api._set({ANNOTATION_STATE: "error", ANNOTATION_CURRENT: None})
+        await place.api.set({ANNOTATION_STATE: "error", ANNOTATION_CURRENT: None})
         await place.shows("done", FIRST.name)
 
 
