@@ -89,6 +89,9 @@ from bench.scale import ScaleSizes, scale
 from bench.scheduling import FULL as SCHEDULING
 from bench.scheduling import QUICK as QUICK_SCHEDULING
 from bench.scheduling import SchedulingSizes, scheduling
+from bench.service_process import FULL as SERVICE_PROCESS
+from bench.service_process import QUICK as QUICK_SERVICE_PROCESS
+from bench.service_process import ServiceSizes, service_process
 from bench.setting_up import FULL as SETTING_UP
 from bench.setting_up import QUICK as QUICK_SETTING_UP
 from bench.setting_up import SettingUpSizes, setting_up
@@ -143,6 +146,7 @@ class Sizes:
     quarantine: QuarantineSizes = QUARANTINE
     extender: ExtenderSizes = EXTENDER
     scheduling: SchedulingSizes = SCHEDULING
+    service_process: ServiceSizes = SERVICE_PROCESS
 
 
 FULL = Sizes()
@@ -180,6 +184,7 @@ QUICK = Sizes(
     quarantine=QUICK_QUARANTINE,
     extender=QUICK_EXTENDER,
     scheduling=QUICK_SCHEDULING,
+    service_process=QUICK_SERVICE_PROCESS,
 )
 NAMES = (
     "publishing",
@@ -211,6 +216,7 @@ NAMES = (
     "quarantine",
     "extender",
     "scheduling",
+    "service-process",
 )
 
 _progress = Console(stderr=True)
@@ -297,6 +303,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "quarantine": lambda: quarantine(database_url, sizes.quarantine),
         "extender": lambda: extender(database_url, sizes.extender),
         "scheduling": lambda: scheduling(sizes.scheduling, sizes.rounds),
+        "service-process": lambda: service_process(database_url, sizes.service_process),
     }
     return measures[name]()
 
