@@ -53,10 +53,10 @@ def unpack_content(packed: str) -> str:
     """
     unpacking = zlib.decompressobj()
     try:
-        content = unpacking.decompress(base64.b64decode(packed, validate=True), CONTENT_BYTES_MAX)
+        content = unpacking.decompress(base64.b64decode(packed, validate=True), CONTENT_BYTES_MAX + 1)
     except zlib.error as error:
         raise ValueError(f"the content is not compressed as it has to be: {error}") from error
-    if unpacking.unconsumed_tail or not unpacking.eof:
+    if len(content) > CONTENT_BYTES_MAX or not unpacking.eof:
         raise ValueError(f"the content is cut, or larger than {CONTENT_BYTES_MAX} bytes")
     return content.decode()
 

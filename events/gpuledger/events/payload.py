@@ -13,6 +13,8 @@ from gpuledger.events.publishing import PublishRule
 NAME_LENGTH_MAX = 253
 TEXT_LENGTH_MAX = 4096
 BIGINT_MAX = 2**63 - 1
+DATA_BYTES_MAX = 900 * 1024
+"""How much data an event can hold. The ledger's servers take 1 MiB a message, headers included."""
 
 CUT = "…"
 """How a text ends that was too long."""

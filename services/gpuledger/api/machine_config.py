@@ -88,8 +88,13 @@ DRAIN_TIMEOUT_MIN_S: Final = 60
 DRAIN_TIMEOUT_MAX_S: Final = 86_400
 DRAIN_RETRY_MIN_S: Final = 30
 DRAIN_RETRIES_PER_TIMEOUT: Final = 12
+DRAIN_RETRY_GIVEN_MIN_S: Final = 10
+DRAIN_RETRY_GIVEN_MAX_S: Final = 1800
 REBOOT_INTERVAL_DEFAULT_S: Final = 1800
 HISTORY_DEFAULT: Final = 5
+
+POOL_NAME_LENGTH_MAX: Final = 63
+"""A pool's name is the value of a label of its RenderedMachineConfigs."""
 
 REVISION_LENGTH: Final = 10
 """How many hexadecimal digits of the hash a revision has."""

@@ -15,16 +15,13 @@ from gpuledger.edge.kube.objects import mapping
 from gpuledger.edge.watchers.decide import Object, ObjectPart
 from gpuledger.events.envelope import SUBJECT_LENGTH_MAX
 from gpuledger.events.errors import SubjectError
-from gpuledger.events.payload import BIGINT_MAX, NAME_LENGTH_MAX
+from gpuledger.events.payload import BIGINT_MAX, DATA_BYTES_MAX, NAME_LENGTH_MAX
 from gpuledger.events.subjects import escape
 
 PROBLEMS_MAX: Final = 20
 """How many problems of one object are logged."""
 
 SHOWN_LENGTH_MAX: Final = 100
-
-CONTENT_BYTES_MAX: Final = 900 * 1024
-"""How much of an object an event can hold. The ledger's servers take 1 MiB a message, headers included."""
 
 Lighten = Callable[[dict[str, Any]], str]
 """Removes the least important fields from the content, and says which."""
@@ -152,6 +149,10 @@ class FieldReader:
         """Note that the value of a key cannot be understood."""
         self.note(f"{self._place}{key} is {shown(value)}")
 
+    def note_at(self, key: str, problem: str) -> None:
+        """Note a problem with what is under a key."""
+        self.note(f"{self._place}{key} {problem}")
+
     def within(self, key: str) -> "FieldReader":
         """A reader for what is below a key, which notes problems in the same place."""
         return FieldReader(self._found, f"{self._place}{key}.")
@@ -194,6 +195,16 @@ class FieldReader:
         if found is None and value is not None:
             self.reject(key, value)
         return found
+
+    def bounded(self, given: Mapping[str, Any], key: str, default: int, most: int, least: int = 0) -> int:
+        """A whole number within bounds; the default where there is none."""
+        value = given.get(key)
+        if value is None:
+            return default
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+            return value
+        self.note_at(key, f"is {shown(value)}; give a whole number from {least} to {most}")
+        return default
 
     def boolean(self, given: Mapping[str, Any], key: str) -> bool | None:
         """True or false; None where there is neither."""
@@ -277,11 +288,11 @@ class FieldReader:
         """The part of an object that an event can hold; one that is still too large has no content."""
         raw = packed(content)
         for take in lighten:
-            if len(raw) <= CONTENT_BYTES_MAX:
+            if len(raw) <= DATA_BYTES_MAX:
                 break
             self.note(f"it is too large for an event; {take(content)} are left out")
             raw = packed(content)
-        if len(raw) > CONTENT_BYTES_MAX:
+        if len(raw) > DATA_BYTES_MAX:
             return skipped(obj, *self.problems, "it is too large for an event, and left out")
         return ObjectPart(key_of(obj), subject, raw, self.problems)
 

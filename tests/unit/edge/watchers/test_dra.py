@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from gpuledger.domain.dra.facts import holdings_of, rule_of, slice_of
 from gpuledger.domain.dra.objects import ClaimId
 from gpuledger.edge.watchers.decide import AnyKind, WatchedObjects
-from gpuledger.edge.watchers.fields import CONTENT_BYTES_MAX, PROBLEMS_MAX, shown
+from gpuledger.edge.watchers.fields import PROBLEMS_MAX, shown
 from gpuledger.edge.watchers.resources import claims, deviceclasses, nodes, slices, taintrules
 from gpuledger.events.claim import ClaimAllocated, ClaimReleased
 from gpuledger.events.node import LABELS_MAX, NodeLabelled, NodeUnlabelled
+from gpuledger.events.payload import DATA_BYTES_MAX
 from gpuledger.events.slice import (
     DeviceClassDefined,
     DeviceClassRemoved,
@@ -174,7 +175,7 @@ _odd = st.fixed_dictionaries({}, optional={"metadata": _metadata, "spec": _spec,
 def test_any_object_can_be_read_recorded_and_understood(obj: Json) -> None:
     for kind in KINDS:
         part = kind.read(obj)
-        assert len(part.content) <= CONTENT_BYTES_MAX
+        assert len(part.content) <= DATA_BYTES_MAX
         assert WatchedObjects(kind, [part]).subjects() == ({part.subject} if part.subject else set())
         if part.subject is None:
             continue

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from gpuledger.api.labels import ANNOTATION_MAINTENANCE
 from gpuledger.edge.watchers.decide import WatchedObjects
-from gpuledger.edge.watchers.fields import CONTENT_BYTES_MAX, PROBLEMS_MAX
+from gpuledger.edge.watchers.fields import PROBLEMS_MAX
 from gpuledger.edge.watchers.resources import gpupools
 from gpuledger.events.node import LABELS_MAX
+from gpuledger.events.payload import DATA_BYTES_MAX
 from gpuledger.events.pool import (
     LISTED_MAX,
     TAINTS_MAX,
@@ -334,7 +335,7 @@ _odd = st.fixed_dictionaries(
 def test_any_object_can_be_read_and_recorded(obj: Json) -> None:
     for kind in KINDS:
         part = kind.read(obj)
-        assert len(part.content) <= CONTENT_BYTES_MAX
+        assert len(part.content) <= DATA_BYTES_MAX
         assert WatchedObjects(kind, [part]).subjects() == ({part.subject} if part.subject else set())
         if part.subject is not None:
             recorded(kind, part.subject, part.content)
