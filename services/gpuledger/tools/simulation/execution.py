@@ -23,9 +23,9 @@ from gpuledger.tools.simulation.decide import FleetPlan, Happening
 from gpuledger.tools.simulation.fleet import Fleet, FleetNode
 from gpuledger.tools.simulation.kubernetes import Cluster, side_by_side
 from gpuledger.tools.simulation.labels import in_order
-from gpuledger.tools.simulation.names import DEMO_NAMESPACE, place_of
 from gpuledger.tools.simulation.machineconfig.execution import ConfigExecution
 from gpuledger.tools.simulation.machineconfig.machines import Machines
+from gpuledger.tools.simulation.names import DEMO_NAMESPACE, place_of
 from gpuledger.tools.simulation.nodes import NodeChanges, seen_node
 from gpuledger.tools.simulation.pooling import Pooling
 from gpuledger.tools.simulation.preparation import ComponentReady, ComponentsStarted, HeartBeat, PreparationHappening
@@ -40,6 +40,7 @@ HEARTBEAT_S: Final = 10.0
 HEARTBEATS_PER_S_MAX: Final = 50.0
 """The most lease renewals per second; large fleets renew less often, and their leases last longer."""
 
+CardHappening = decide.CardFailed | decide.CardReturned | decide.CardRemoved | decide.CardInserted
 PodChanges = Listed[Object] | ChangeBatch[Object]
 
 
@@ -157,6 +158,11 @@ class Simulation:
                 await self._prepare(happening)
             case NodeWentDown() | NodeBooted():
                 await self._reboot(happening)
+            case decide.CardFailed() | decide.CardReturned() | decide.CardRemoved() | decide.CardInserted():
+                await self._change_card(happening)
+
+    async def _change_card(self, happening: CardHappening) -> None:
+        match happening:
             case decide.CardFailed():
                 await self._fail(happening)
             case decide.CardReturned(_, slot_id, card):

@@ -1,4 +1,4 @@
-"""Carries out what the nodes' agents of machine configuration want of the fleet: that reports are recorded, and reboots.
+"""Carries out what agents of machine configuration want of the fleet: that reports are recorded, and nodes reboot.
 
 Without a folder for hosts no node takes a machine configuration.
 """

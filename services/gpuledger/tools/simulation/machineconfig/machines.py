@@ -32,9 +32,7 @@ class ConfigReport(NamedTuple):
 class Machine:
     """A node's host, and its agent while it runs; `reports` gets what the agent reports."""
 
-    def __init__(
-        self, folder: MachineFolder, client: KubeClient, clock: Clock, reports: "deque[ConfigReport]"
-    ) -> None:
+    def __init__(self, folder: MachineFolder, client: KubeClient, clock: Clock, reports: "deque[ConfigReport]") -> None:
         self.api = SimulatedNodeApi(client, folder.node)
         self._folder = folder
         self._clock = clock
