@@ -37,6 +37,7 @@ from gpuledger.domain.devices import nodes
 from gpuledger.domain.dra import rows as availability
 from gpuledger.domain.health import rows as health
 from gpuledger.domain.inventory import facts as inventory_facts
+from gpuledger.domain.machineconfig import rows as rollout
 from gpuledger.domain.maintenance import rows as maintenance
 from gpuledger.domain.pools import rows as pools
 from gpuledger.domain.preflight import results_rows as preflight
@@ -72,6 +73,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "health": quarantine.SPECS,
     "maintenance": maintenance.SPECS,
     "remediation": remediation.SPECS,
+    "rollout": rollout.SPECS,
     "sharing": sharing.SPECS,
     "index": event_index.SPECS,
 }

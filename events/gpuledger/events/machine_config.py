@@ -290,15 +290,18 @@ class NodeConfigDrainFailed(Payload):
     is_stuck: bool = False
 
 
+ConfigWait = Literal["Debounce", "DrainRetry", "DrainTimeout", "ApplyTimeout", "Release"]
+
+
 @registry.event("machineconfigpool", "wait-ended", _BY_ROLLOUT, introduced=True)
 class MachineConfigWaitEnded(Payload):
     """A wait about the pool, or about one of its nodes, is over: what began at `since` has lasted long enough.
 
     `Debounce`: no input of the rendering changed meanwhile. `DrainRetry`, `DrainTimeout` and `ApplyTimeout` are about
-    a node that has not come further.
+    a node that has not come further, `Release` about one that was released and has not been given back.
     """
 
-    wait: Literal["Debounce", "DrainRetry", "DrainTimeout", "ApplyTimeout"]
+    wait: ConfigWait
     node: Name | None = None
     since: AwareDatetime
 

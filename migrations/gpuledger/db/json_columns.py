@@ -52,6 +52,11 @@ JSON_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "shared_checkpoints_history": ("checkpoints",),
     "sharing_hardware": ("cards", "nics"),
     "sharing_offer": ("offer",),
+    "machine_config": ("definition",),
+    "machine_config_pool": ("definition",),
+    "rendered_machine_config": ("config",),
+    "machine_config_pool_status": ("conditions",),
+    "machine_config_node": ("labels", "annotations"),
 }
 """By table. None of them are `device_allocation.consumed`, `maintenance_request.drain`, and `node_fault.codes`,
 `remediation_fault.codes`, `remediation_fault.cleared` and `sharing_hardware.declared`: they may be empty texts.

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from gpuledger.api.sharing import DEFAULT_NAMES, SharingNames
 from gpuledger.events.payload import NAME_LENGTH_MAX
 from gpuledger.runtime.node_label_settings import DEFAULT_INSTANCE_TYPE_LABEL, read_instance_type_label
+from gpuledger.runtime.placement_settings import NODE_NAME
 from gpuledger.runtime.settings import (
     ANONYMOUS,
     DEFAULT_METRICS_LISTEN,
@@ -20,9 +21,6 @@ from gpuledger.runtime.settings import (
     read_nats_identity,
 )
 from gpuledger.runtime.sharing_settings import read_sharing_names
-
-NODE_NAME: Final = "NODE_NAME"
-"""A DaemonSet sets it from its pod's `spec.nodeName`."""
 
 EXPORTER_URL: Final = "GPULEDGER_EXPORTER_URL"
 STATE_DIR: Final = "GPULEDGER_AGENT_STATE_DIR"

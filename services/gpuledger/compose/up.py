@@ -27,6 +27,7 @@ from gpuledger.compose.source_metrics import measure_sources
 from gpuledger.db.locks import EDGE_LOCKS, EXPORT_LOCK, LockHolder
 from gpuledger.deciders.health.projection import HealthProjection
 from gpuledger.deciders.remediation.projection import RemediationProjection
+from gpuledger.deciders.rollout.projection import NOWHERE, RolloutProjection
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.edge.export.service import Exporter
@@ -37,6 +38,7 @@ from gpuledger.events.quarantine import QUARANTINE
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.errors import ClosingError
 from gpuledger.ledger.jetstream import JetStreamLedger, connect_ledger
+from gpuledger.projection.definition import Projection
 from gpuledger.projection.supervision import Supervision
 from gpuledger.runtime.export_settings import ExportSettings
 from gpuledger.runtime.extender_settings import ExtenderOptions
@@ -112,7 +114,7 @@ class UpOptions(NamedTuple):
 
     `joins_cluster`: the user wants the real cluster that the settings lead to. `takes_over`: the user wants the cluster
     to belong to this ledger, whoever has it. `only`: what runs in this process, the rest in others (empty: all of it).
-    `export`: where events are exported to; None: nowhere. `sharing`: the names of what is about sharing.
+    `export`: where events go; None: nowhere. `sharing`: names about sharing. `node`: where the process runs, if known.
     """
 
     listen: str
@@ -124,6 +126,7 @@ class UpOptions(NamedTuple):
     export: ExportSettings | None = None
     sharing: SharingNames = SharingNames()
     extender: ExtenderOptions = ExtenderOptions()
+    node: str | None = None
 
     @property
     def exports(self) -> bool:
@@ -206,13 +209,19 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
 def _supervision(settings: Settings, options: UpOptions, servers: DataServers, ledger: Ledger) -> Supervision:
     """What runs the projections that the options leave to this process."""
     return Supervision(
-        all_projections(),
+        _placed_projections(options),
         ledger,
         servers.database_url,
         other_locks=(*(EDGE_LOCKS if options.has_edge else ()), *((EXPORT_LOCK,) if options.exports else ())),
         elsewhere=[one.name for one in all_projections() if not options.runs(one.name)],
         snapshots=snapshots_of(ledger, settings.objects_url),
     )
+
+
+def _placed_projections(options: UpOptions) -> list[Projection]:
+    """All projections; the one that rolls machine configuration out has the node of this process."""
+    rollout = RolloutProjection(options.node or NOWHERE)
+    return [rollout if one.name == rollout.name else one for one in all_projections()]
 
 
 async def _first_rules(ledger: Ledger, fleet: FleetOptions | None) -> FirstRules | None:

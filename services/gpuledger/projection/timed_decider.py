@@ -29,7 +29,7 @@ class TimedDecisions(NamedTuple, Generic[StateT, EndedT]):
 
 
 class TimedDecider(Projection):
-    """Observes the log for the events by which it recorded that waits are over."""
+    """Observes the log for the events by which it recorded that waits are over, beside other types that it names."""
 
     decides = True
     observes = True
@@ -37,7 +37,7 @@ class TimedDecider(Projection):
 
     def __init_subclass__(cls) -> None:
         if "decisions" in vars(cls):
-            cls.observed_types = frozenset({cls.decisions.ended.TYPE})
+            cls.observed_types |= {cls.decisions.ended.TYPE}
 
     def decide(self, state: Any, fact: Fact) -> Decisions:  # noqa: ANN401 - each has its own state
         """The decisions that follow from a fact."""

@@ -193,7 +193,7 @@ def test_the_agent_takes_its_settings(made: Manifests, tmp_path: Path) -> None:
 
 
 def test_defaults_are_those_of_the_agent(tmp_path: Path) -> None:
-    given = {names.NODE_NAME: "gpu-01", NATS_URL: LEDGER, METRICS_LISTEN: "0.0.0.0:8080"}
+    given = {"NODE_NAME": "gpu-01", NATS_URL: LEDGER, METRICS_LISTEN: "0.0.0.0:8080"}
     ours = settings_of(plain(), tmp_path)
     given |= {names.HEALTH_SOCKET: f"{HEALTH_MONITORS}/health.sock", names.HEALTH_NAMESPACES: NAMESPACE}
     assert ours == read_agent_settings({**given, names.EXPORTER_URL: ours.exporter_url})

@@ -28,6 +28,7 @@ from gpuledger.cli.commands.agent_probe import KeepIds, Moments, Record, show_pr
 from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import NoHeaders, OutputFormat
 from gpuledger.cli.render import Console, Output, message, quiet_pipe
+from gpuledger.runtime.placement_settings import NODE_NAME
 from gpuledger.runtime.settings import METRICS_LISTEN, NATS_CREDENTIALS, NATS_URL
 from gpuledger.runtime.telemetry_http import ListenError, parse_address
 
@@ -52,7 +53,7 @@ def run_agent(
 ) -> None:
     """Monitor one node's GPUs, offer them to its kubelet, and record their state, until Ctrl-C."""
     given = {
-        names.NODE_NAME: node,
+        NODE_NAME: node,
         NATS_URL: nats_url,
         NATS_CREDENTIALS: credentials,
         names.HARDWARE: hardware,

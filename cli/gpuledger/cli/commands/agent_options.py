@@ -6,11 +6,10 @@ from typing import Annotated
 import typer
 
 from gpuledger.agent import settings as names
+from gpuledger.runtime.placement_settings import NODE_NAME
 from gpuledger.runtime.settings import METRICS_LISTEN, NATS_CREDENTIALS, NATS_URL
 
-Node = Annotated[
-    str | None, typer.Option("--node", metavar="NAME", help=f"Which node this is (or ${names.NODE_NAME}).")
-]
+Node = Annotated[str | None, typer.Option("--node", metavar="NAME", help=f"Which node this is (or ${NODE_NAME}).")]
 NatsUrl = Annotated[str | None, typer.Option("--nats-url", metavar="URL", help=f"The ledger (or ${NATS_URL}).")]
 Credentials = Annotated[
     Path | None,

@@ -18,6 +18,7 @@ from gpuledger.runtime.export_settings import EXPORT as EXPORT_SETTINGS
 from gpuledger.runtime.export_settings import read_export_settings
 from gpuledger.runtime.extender_settings import read_extender_options
 from gpuledger.runtime.garbage import seldom_collected, short_walks
+from gpuledger.runtime.placement_settings import read_node
 from gpuledger.runtime.settings import Settings, read_settings
 from gpuledger.runtime.sharing_settings import read_sharing_names
 from gpuledger.runtime.tasks import run_until_stopped
@@ -123,7 +124,8 @@ def up(
         check_module(settings)
         check_fleet(settings, fleet_options)
     sharing, extender = read_sharing_names(os.environ), read_extender_options(os.environ)
-    options = UpOptions(address, has_edge, fleet_options, kube, take_over, services, export, sharing, extender)
+    node = read_node(os.environ)
+    options = UpOptions(address, has_edge, fleet_options, kube, take_over, services, export, sharing, extender, node)
     show = partial(_show_endpoints, settings)
     work = serve(settings, options, local_servers(settings.data_dir, kube_listen), Reports(show, message_unless_closed))
     with short_walks():

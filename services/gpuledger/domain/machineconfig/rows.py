@@ -76,7 +76,10 @@ class ConfigNodeRow(NamedTuple):
 
     `pool` is the one pool that selects it (None: none, or several), `decided_pool` the one of the last
     `NodeConfigChanged`. `desired_set_at`, `drain_started_at` and `drain_retries` are of the update in flight. `since`
-    is when `phase` began. `labels` is a JSON object.
+    is when `phase` began. `labels` is a JSON object, `annotations` a JSON array of those that its agent writes.
+    `agent_revision` is what the agent's last report is about (None: it does not say). Where the node is to have again
+    what it has, `confirms_after` is the time after which its agent has to report that. `decided_at` is the time of the
+    last decision about the node.
     """
 
     node: str
@@ -101,6 +104,55 @@ class ConfigNodeRow(NamedTuple):
     reason: str
     message: str
     since: datetime | None
+    agent_revision: str | None
+    annotations: str
+    labelled_at: datetime | None
+    confirms_after: datetime | None
+    decided_at: datetime | None
+
+
+class ConfigMaintenanceRow(NamedTuple):
+    """How far the maintenance of a node is that the rollout requests.
+
+    `requested_at` is the time of the request in force (None: none is), `owner` and `released_at` are of the last one.
+    `intent` is the id of the newest isolation since that request (empty: none yet), and `intent_cordons` whether it
+    cordons. `may_be_cordoned` holds from the request on until an isolation that does not cordon is applied; `failed_at`
+    is when giving the node back came to nothing. `drain_intent` is the drain that includes the request's, and `drain`
+    how far it is: empty, `draining`, `finished` or `superseded`. `retried_at` is when the last retry was over.
+    """
+
+    node: str
+    owner: str
+    requested_at: datetime | None
+    released_at: datetime | None
+    intent: str
+    intent_cordons: bool
+    may_be_cordoned: bool
+    failed_at: datetime | None
+    drain_intent: str
+    drain: str
+    pods_left: int
+    message: str
+    retried_at: datetime | None
+
+    def awaits_release(self) -> bool:
+        """Whether the node was released, and nothing says that it is given back."""
+        return self.requested_at is None and self.may_be_cordoned
+
+
+class ConfigHolderRow(NamedTuple):
+    """Somebody who holds devices of a node: an allocation, or a pod."""
+
+    holder: str
+    node: str
+
+
+class ConfigControllerRow(NamedTuple):
+    """Where the service `rollout` runs, since which event; `node` is None where that is on no node."""
+
+    id: str
+    node: str | None
+    event: str
 
 
 MACHINE_CONFIG = TableSpec("machine_config", MachineConfigRow, ("name",))
@@ -108,5 +160,17 @@ CONFIG_POOL = TableSpec("machine_config_pool", ConfigPoolRow, ("name",))
 RENDERED_CONFIG = TableSpec("rendered_machine_config", RenderedConfigRow, ("name",))
 CONFIG_POOL_STATUS = TableSpec("machine_config_pool_status", ConfigPoolStatusRow, ("pool",))
 CONFIG_NODE = TableSpec("machine_config_node", ConfigNodeRow, ("node",))
+CONFIG_MAINTENANCE = TableSpec("machine_config_maintenance", ConfigMaintenanceRow, ("node",))
+CONFIG_HOLDER = TableSpec("machine_config_holder", ConfigHolderRow, ("holder",))
+CONFIG_CONTROLLER = TableSpec("machine_config_controller", ConfigControllerRow, ("id",))
 
-SPECS: tuple[TableSpec[Any], ...] = (MACHINE_CONFIG, CONFIG_POOL, RENDERED_CONFIG, CONFIG_POOL_STATUS, CONFIG_NODE)
+SPECS: tuple[TableSpec[Any], ...] = (
+    MACHINE_CONFIG,
+    CONFIG_POOL,
+    RENDERED_CONFIG,
+    CONFIG_POOL_STATUS,
+    CONFIG_NODE,
+    CONFIG_MAINTENANCE,
+    CONFIG_HOLDER,
+    CONFIG_CONTROLLER,
+)

@@ -6,6 +6,7 @@ from gpuledger.deciders.inventory.projection import InventoryProjection
 from gpuledger.deciders.maintenance.projection import MaintenanceProjection
 from gpuledger.deciders.pools.projection import PoolsProjection
 from gpuledger.deciders.remediation.projection import RemediationProjection
+from gpuledger.deciders.rollout.projection import RolloutProjection
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.deciders.sharing.projection import SharingProjection
 from gpuledger.deciders.sources.projection import SourcesProjection
@@ -23,5 +24,6 @@ def deciders() -> list[Projection]:
         HealthProjection(),
         MaintenanceProjection(),
         RemediationProjection(),
+        RolloutProjection(),
         SealsProjection(),
     ]
