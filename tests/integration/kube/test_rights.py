@@ -23,11 +23,14 @@ from gpuledger.api.kinds import (
     GPU_NODE_STATES,
     GPU_POOLS,
     JOBS,
+    MACHINE_CONFIG_GROUP,
+    MACHINE_CONFIG_POOLS,
     MODULE_CONFIG,
     MODULE_CONFIGS,
     NODE_FEATURES,
     NODES,
     PODS,
+    RENDERED_MACHINE_CONFIGS,
     RESOURCE_SLICE_STATUSES,
     RESOURCE_SLICES,
     SECRETS,
@@ -62,13 +65,26 @@ PARTS = ("components", "admission", "ledger", "scaling", "coverage")
 """The roles that the services have beside the one of their name."""
 
 SHOWN = {Permission("patch", "", "nodes/status")}
+CONFIGURED = {
+    Permission(verb, MACHINE_CONFIG_GROUP, RENDERED_MACHINE_CONFIGS.plural)
+    for verb in ("get", "create", "patch", "delete")
+} | {
+    Permission("get", MACHINE_CONFIG_GROUP, MACHINE_CONFIG_POOLS.plural),
+    Permission("patch", MACHINE_CONFIG_GROUP, f"{MACHINE_CONFIG_POOLS.plural}/status"),
+}
 
 SELDOM = (
-    {Permission("delete", RESOURCE_SLICE_STATUSES.group, RESOURCE_SLICE_STATUSES.plural)} | RENEWED | STARTED | SHOWN
+    {Permission("delete", RESOURCE_SLICE_STATUSES.group, RESOURCE_SLICE_STATUSES.plural)}
+    | RENEWED
+    | STARTED
+    | SHOWN
+    | CONFIGURED
 )
 """What is needed and may not be asked here: a ResourceSliceStatus mostly goes with its slice, before it is deleted,
-certificates are renewed months later, a Job is started after minutes (test_coverage_jobs.py), and only a node with an
-agent shows what it shares (test_sharing_nodes.py)."""
+certificates are renewed months later, a Job is started after minutes (test_coverage_jobs.py), only a node with an agent
+shows what it shares (test_sharing_nodes.py), and only a pool of machine configuration that has nodes is rolled out
+(test_machine_configs_written.py).
+"""
 
 
 @pytest.mark.long
