@@ -11,6 +11,7 @@ from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.events.envelope import Decoded, decode
 from gpuledger.events.machine_config import NodeConfigChanged
 from gpuledger.ledger.jetstream import connect_ledger
+from support.kube_fleet import create
 from support.ledgers import everything
 from support.up import Up
 from support.waiting import eventually
@@ -57,9 +58,8 @@ class ConfigFleet:
             "nodeSelector": {"matchLabels": {MEMBER: name}},
             "machineConfigSelector": {"matchLabels": {LABEL_POOL: name}},
         }
-        await self.client.create(
-            MACHINE_CONFIG_POOLS, {"metadata": {"name": name}, "spec": {**selectors, "rollout": rollout, **spec}}
-        )
+        pool = {"metadata": {"name": name}, "spec": {**selectors, "rollout": rollout, **spec}}
+        await create(self.client, MACHINE_CONFIG_POOLS, pool)
 
     async def join(self, pool: str, node: str) -> None:
         """A node becomes one of a pool's."""

@@ -108,9 +108,9 @@ class Agents:
         """Record what a preflight check of a pod reports over the node's socket."""
         await self._record(node, node, report)
 
-    async def config_reported(self, node: str, report: NodeConfigReported) -> None:
-        """Record what the node's agent of machine configuration reports."""
-        await self._record(node, node, report)
+    async def config_reported(self, node: str, report: NodeConfigReported, time: datetime) -> None:
+        """Record what the node's agent of machine configuration has reported at this time."""
+        await self._put(source_of(node), node, report, time)
 
     async def heart_beat(self, node: str) -> None:
         """Record a heartbeat of the node's exporter."""

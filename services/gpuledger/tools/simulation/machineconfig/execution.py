@@ -35,8 +35,8 @@ class ConfigExecution:
         if self._machines is None:
             return []
         self._machines.follow(changes)
-        for report in self._machines.take_reports():
-            await self._agents.config_reported(report.node, report.data)
+        for node, data, time in self._machines.take_reports():
+            await self._agents.config_reported(node, data, time)
         return [one for node in self._machines.reboot_requests() for one in self._plan.reboot(node)]
 
     async def happen(self, happening: RebootHappening) -> None:

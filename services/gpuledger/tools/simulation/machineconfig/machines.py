@@ -7,6 +7,7 @@ machine configuration costs nothing. The agents' reports and their requests for 
 import asyncio
 from collections import deque
 from collections.abc import Collection, Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,10 +24,11 @@ from gpuledger.tools.simulation.nodes import NodeChanges, present_nodes
 
 
 class ConfigReport(NamedTuple):
-    """What a node's agent of machine configuration reports."""
+    """What a node's agent of machine configuration reports, and when."""
 
     node: str
     data: NodeConfigReported
+    time: datetime
 
 
 class Machine:
@@ -76,11 +78,12 @@ class Machine:
             systemd=self._systemd,
             reboot=folder.request_reboot,
             boot_id=lambda: folder.boot_id,
+            owned=False,
         )
         return ConfigAgent(node=folder.node, host=host, api=self.api, reports=self._report, clock=self._clock)
 
     async def _report(self, data: NodeConfigReported) -> None:
-        self._reports.append(ConfigReport(self._folder.node, data))
+        self._reports.append(ConfigReport(self._folder.node, data, self._clock()))
 
 
 class Machines:

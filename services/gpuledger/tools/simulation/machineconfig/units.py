@@ -13,6 +13,7 @@ from gpuledger.configagent.host import UnitStatus
 IMAGE_UNITS: Final = frozenset(
     {
         "auditd.service",
+        "chrony.service",
         "chronyd.service",
         "cron.service",
         "irqbalance.service",
