@@ -11,6 +11,7 @@ import pytest
 from gpuledger.api.kinds import MACHINE_CONFIG_GROUP, MACHINE_CONFIG_POOLS, MACHINE_CONFIGS
 from gpuledger.api.machine_config import ANNOTATION_LAST_ERROR, DESIRED_ANNOTATIONS
 from gpuledger.edge.kube.client import KubeClient, Object, open_client
+from gpuledger.edge.kube.errors import InvalidError
 from support.config_fleet import FILE, ConfigFleet, annotations, condition, has_done, message_of
 from support.servers import short_directory
 from support.up import Up, gpuledger, running_up
@@ -40,6 +41,11 @@ async def fleet(up: Up, client: KubeClient) -> AsyncIterator[ConfigFleet]:
         for one in (await client.list(kind)).items:
             await client.delete(kind, one["metadata"]["name"])
     await eventually(lambda: are_given_back(fleet))
+
+
+async def takes_pods(fleet: ConfigFleet) -> bool:
+    """Whether no node of the fleet is cordoned: what was released may be cordoned for another moment."""
+    return not any(is_set_aside(node) for node in await fleet.nodes())
 
 
 async def are_given_back(fleet: ConfigFleet) -> bool:
@@ -87,7 +93,8 @@ async def test_a_rollout_takes_one_node_at_a_time_and_drains_and_reboots_it(flee
         ]  # fmt: skip
         assert boot_of(fleet, node) != boots[node]
     target = second["status"]["targetRevision"]
-    assert all(has_done(node, target) and not is_set_aside(node) for node in (await fleet.nodes())[:3])
+    assert all(has_done(node, target) for node in (await fleet.nodes())[:3])
+    await eventually(lambda: takes_pods(fleet))
 
 
 def boot_of(fleet: ConfigFleet, node: str) -> str:
@@ -104,7 +111,7 @@ async def test_a_pause_strands_nobody_and_a_rollback_returns_to_the_past(up: Up,
     await command(up, "config", "pause", "train")
     paused = await fleet.pool_becomes("train", lambda pool: pool["status"]["cordonedMachineCount"] == 0)
     assert paused["status"]["updatedMachineCount"] < 3
-    assert not any(is_set_aside(node) for node in await fleet.nodes())
+    await eventually(lambda: takes_pods(fleet))
     await command(up, "config", "resume", "train")
     await fleet.rolled_out("train", nodes, "two\n")
     await command(up, "config", "rollback", "train", "--to", first["status"]["targetRevision"])
@@ -115,16 +122,21 @@ async def test_a_pause_strands_nobody_and_a_rollback_returns_to_the_past(up: Up,
     assert await fleet.most_in_flight("train") == 1
 
 
-async def test_a_refused_path_degrades_the_pool_until_it_is_mended(fleet: ConfigFleet) -> None:
+async def test_a_refused_path_is_refused_at_once_and_what_cannot_be_merged_degrades_the_pool(
+    fleet: ConfigFleet,
+) -> None:
     node = (await fleet.ready(NODES))[3]
     await fleet.put_config("serve", "one\n")
     await fleet.put_pool("serve", [node])
     await fleet.rolled_out("serve", [node], "one\n")
-    await fleet.put_config("serve", "x\n", path="/etc/kubernetes/kubelet.conf")
+    with pytest.raises(InvalidError, match=r"spec\.files\[0\]\.path: .* the path is refused"):
+        await fleet.put_config("serve", "x\n", path="/etc/kubernetes/kubelet.conf")
+    below = {"path": f"/{FILE}/below", "content": "two\n"}
+    await fleet.put_files("serve", [{"path": f"/{FILE}", "content": "two\n"}, below])
     pool = await fleet.pool_becomes("serve", lambda pool: condition(pool, "Degraded") == "True")
     message = message_of(pool, "Degraded")
     assert "serve-config" in message
-    assert "/etc/kubernetes" in message
+    assert f"/{FILE}" in message
     assert (fleet.hosts / node / FILE).read_text() == "one\n", "the last configuration stays"
     await fleet.put_config("serve", "two\n")
     mended = await fleet.rolled_out("serve", [node], "two\n")
@@ -189,6 +201,6 @@ async def test_a_rollout_goes_on_after_a_restart() -> None:
                 done = await fleet.rolled_out("train", nodes, "two\n")
                 assert counts(done) == (3, 3, 3, 0, 0)
                 assert await fleet.most_in_flight("train") == 1
-                assert not any(is_set_aside(node) for node in await fleet.nodes())
+                await eventually(lambda: takes_pods(fleet))
             verified = await asyncio.to_thread(gpuledger, directory, "verify", "--kube")
             assert verified.returncode == 0, verified
