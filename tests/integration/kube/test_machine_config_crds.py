@@ -12,7 +12,7 @@ from gpuledger.domain.machineconfig.rendered_document import rendered_document
 from gpuledger.domain.machineconfig.rendered_object import read_object
 from gpuledger.domain.machineconfig.rendering import render
 from gpuledger.domain.machineconfig.validation import path_problem, unit_problem
-from gpuledger.edge.kube.client import KubeClient
+from gpuledger.edge.kube.client import KubeClient, KubeRequest
 from gpuledger.edge.kube.errors import InvalidError
 from gpuledger.edge.watchers.resources import machineconfigpools, machineconfigs
 from gpuledger.events.machine_config import MachineConfigRendered
@@ -21,6 +21,8 @@ from support.machine_configs import config_objects, config_pool, read_configs
 from support.paths import ROOT
 
 Object = dict[str, Any]
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 RECORDINGS = ROOT.parent / "shared" / "recordings" / "mco-lite"
 SAMPLED = {one.kind: one for one in (MACHINE_CONFIGS, MACHINE_CONFIG_POOLS, RENDERED_MACHINE_CONFIGS)}
@@ -233,6 +235,34 @@ async def test_the_largest_configuration_that_is_rendered_is_stored(client: Kube
     assert isinstance(found, MachineConfigRendered)
     kept = await client.apply(RENDERED_MACHINE_CONFIGS, rendered_document("worker", found, config_pool()))
     assert len(read_object(kept).files) == 1000
+
+
+async def test_what_people_see(client: KubeClient, rendered: Object) -> None:
+    await made(client, MACHINE_CONFIG_POOLS, POOL, "worker")
+    conditions = [{"type": "Ready", "status": "False", "reason": "RolloutInProgress"}]
+    status = {"targetRevision": "b", "currentRevision": "a", "machineCount": 3, "readyMachineCount": 1}
+    status |= {"updatedMachineCount": 2, "degradedMachineCount": 0, "conditions": conditions}
+    await client.merge_patch(MACHINE_CONFIG_POOLS, "worker", {"status": status}, subresource="status")
+    await made(client, MACHINE_CONFIGS, CONFIG)
+    await client.create(RENDERED_MACHINE_CONFIGS, rendered)
+    assert await _shown(client, MACHINE_CONFIG_POOLS) == {
+        "Name": "worker", "Target": "b", "Current": "a", "Machines": 3, "Ready": 1, "Updated": 2, "Degraded": 0,
+        "Reason": "RolloutInProgress",
+    }  # fmt: skip
+    assert await _shown(client, MACHINE_CONFIGS) == {"Name": "a", "Priority": 10, "Reboot": True}
+    assert await _shown(client, RENDERED_MACHINE_CONFIGS) == {
+        "Name": rendered["metadata"]["name"], "Pool": "worker", "Revision": rendered["spec"]["revision"],
+        "Reboot": True,
+    }  # fmt: skip
+
+
+async def _shown(client: KubeClient, resource: Resource) -> Object:
+    """What `kubectl get` shows of the one object of a kind, but its age."""
+    table = await client.send(KubeRequest("table", "GET", resource.path(), accept=TABLE))
+    columns = [one for one in table["columnDefinitions"] if not one["priority"]]
+    (row,) = table["rows"]
+    cells = dict(zip([one["name"] for one in table["columnDefinitions"]], row["cells"], strict=True))
+    return {one["name"]: cells[one["name"]] for one in columns if one["name"] != "Age"}
 
 
 async def test_the_example_is_taken(client: KubeClient) -> None:

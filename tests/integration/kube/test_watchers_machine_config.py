@@ -69,8 +69,8 @@ async def test_nodes_are_observed_as_their_agents_say(
     async with watching(client, ledger, database_url):
         await comes(ledger, line)
         await client.merge_patch(NODES, "w1", {"metadata": {"annotations": {ANNOTATION_DESIRED: "r"}}})
-        said = {ANNOTATION_CURRENT: "r", ANNOTATION_STATE: "done"}
-        await client.merge_patch(NODES, "w1", {"metadata": {"annotations": said}})
+        reported = {ANNOTATION_CURRENT: "r", ANNOTATION_STATE: "done"}
+        await client.merge_patch(NODES, "w1", {"metadata": {"annotations": reported}})
         await comes(ledger, line, line)
         await client.merge_patch(NODES, "w1", {"spec": {"unschedulable": True}})
         await comes(ledger, line, line, line)
