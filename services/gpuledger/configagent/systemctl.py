@@ -4,6 +4,7 @@ From a container it is run in the host's root (`chroot /host systemctl`), where 
 that it prints is parsed but the properties that it is asked for.
 """
 
+import os
 import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
@@ -17,6 +18,9 @@ RUN_TIMEOUT_S: Final = 120.0
 
 MESSAGE_CHARS_MAX: Final = 500
 OPTIONS: Final = ("--no-pager", "--no-ask-password")
+ENVIRONMENT: Final = {"SYSTEMD_IGNORE_CHROOT": "1", "LC_ALL": "C.UTF-8"}
+"""Within a chroot systemctl skips most verbs and still succeeds, unless it takes that root for the machine's."""
+
 PROPERTIES: Final = ("Id", "LoadState", "ActiveState", "UnitFileState", "Type")
 SHELL_NOT_EXECUTABLE, SHELL_NOT_FOUND = 126, 127
 """How `chroot` and `nsenter` end where the host has no systemctl."""
@@ -55,41 +59,40 @@ class Systemctl:
 
     def _run(self, arguments: Sequence[str], timeout_s: float) -> str:
         what = f"systemctl {' '.join(one for one in arguments if one != '--')}"
-        try:
-            done = subprocess.run(
-                (*self._command, *OPTIONS, *arguments),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=timeout_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise UnitError(
-                f"{what} has not finished within {timeout_s:g} s; `journalctl -b` of the host says what it waits for."
-            ) from error
-        except OSError as error:
-            raise UnitError(f"{' '.join(self._command)} cannot be run: {error.strerror}.") from error
-        if done.returncode:
-            raise UnitError(_complaint(what, done.returncode, done.stderr))
-        return done.stdout
+        return _output((*self._command, *OPTIONS, *arguments), what, timeout_s)
 
 
 def rebooter(command: Sequence[str], *, timeout_s: float = RUN_TIMEOUT_S) -> Callable[[], None]:
     """A function that asks for a reboot by a command; it raises UnitError where that fails."""
 
     def reboot() -> None:
-        try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise UnitError(f"{' '.join(command)} cannot be run: {error}.") from error
-        if done.returncode > 0:
-            raise UnitError(_complaint(" ".join(command), done.returncode, done.stderr))
+        _output(command, " ".join(command), timeout_s, may_be_killed=True)
 
     return reboot
+
+
+def _output(command: Sequence[str], what: str, timeout_s: float, *, may_be_killed: bool = False) -> str:
+    """What a command prints; a machine that goes down may kill it, which is no failure of a reboot."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+            env={**os.environ, **ENVIRONMENT},
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UnitError(
+            f"{what} has not finished within {timeout_s:g} s; `journalctl -b` of the host says what it waits for."
+        ) from error
+    except OSError as error:
+        raise UnitError(f"{what} cannot be run: {error.strerror}: {command[0]}.") from error
+    if done.returncode > 0 or (done.returncode < 0 and not may_be_killed):
+        raise UnitError(_complaint(what, done.returncode, done.stderr))
+    return done.stdout
 
 
 def _complaint(what: str, code: int, errors: str) -> str:

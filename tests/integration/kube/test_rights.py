@@ -23,8 +23,8 @@ from gpuledger.api.kinds import (
     GPU_NODE_STATES,
     GPU_POOLS,
     JOBS,
-    MACHINE_CONFIG_GROUP,
     MACHINE_CONFIG_POOLS,
+    MACHINE_CONFIGS,
     MODULE_CONFIG,
     MODULE_CONFIGS,
     NODE_FEATURES,
@@ -65,26 +65,13 @@ PARTS = ("components", "admission", "ledger", "scaling", "coverage")
 """The roles that the services have beside the one of their name."""
 
 SHOWN = {Permission("patch", "", "nodes/status")}
-CONFIGURED = {
-    Permission(verb, MACHINE_CONFIG_GROUP, RENDERED_MACHINE_CONFIGS.plural)
-    for verb in ("get", "create", "patch", "delete")
-} | {
-    Permission("get", MACHINE_CONFIG_GROUP, MACHINE_CONFIG_POOLS.plural),
-    Permission("patch", MACHINE_CONFIG_GROUP, f"{MACHINE_CONFIG_POOLS.plural}/status"),
-}
 
 SELDOM = (
-    {Permission("delete", RESOURCE_SLICE_STATUSES.group, RESOURCE_SLICE_STATUSES.plural)}
-    | RENEWED
-    | STARTED
-    | SHOWN
-    | CONFIGURED
+    {Permission("delete", RESOURCE_SLICE_STATUSES.group, RESOURCE_SLICE_STATUSES.plural)} | RENEWED | STARTED | SHOWN
 )
 """What is needed and may not be asked here: a ResourceSliceStatus mostly goes with its slice, before it is deleted,
-certificates are renewed months later, a Job is started after minutes (test_coverage_jobs.py), only a node with an agent
-shows what it shares (test_sharing_nodes.py), and only a pool of machine configuration that has nodes is rolled out
-(test_machine_configs_written.py).
-"""
+certificates are renewed months later, a Job is started after minutes (test_coverage_jobs.py), and only a node with an
+agent shows what it shares (test_sharing_nodes.py)."""
 
 
 @pytest.mark.long
@@ -147,6 +134,7 @@ async def _live(client: KubeClient) -> None:
     await eventually(partial(_are_components, client, 4))
     await eventually(partial(_are_labelled, client, {NODE, "w2"}))
     await _share_and_stop(client)
+    await _configure_and_stop(client)
     await eventually(partial(_is_counted_after_meddling, client))
     off = {"bootstrap": {name: {"enabled": False} for name in ("validator", "gfd", "dcgm", "dcgmExporter")}}
     await client.merge_patch(MODULE_CONFIGS, MODULE_CONFIG, {"spec": {"settings": off | {"highAvailability": False}}})
@@ -166,6 +154,25 @@ async def _share_and_stop(client: KubeClient) -> None:
     await eventually(partial(_are_there, client, {NODE}))
     await client.merge_patch(NODES, NODE, {"metadata": {"labels": {SharingNames().sharing: None}}})
     await eventually(partial(_are_there, client, set()))
+
+
+async def _configure_and_stop(client: KubeClient) -> None:
+    """Two pools have a configuration rendered; one goes, and what was rendered for it."""
+    labels = {"team": "ml"}
+    selector = {"matchLabels": labels}
+    config = {"files": [{"path": "/etc/motd", "content": "Welcome."}]}
+    await create(client, MACHINE_CONFIGS, {"metadata": {"name": "motd", "labels": labels}, "spec": config})
+    rollout: Object = {"rollout": {"debounceSeconds": 0}, "nodeSelector": selector, "machineConfigSelector": selector}
+    for name in ("going", "staying"):
+        await create(client, MACHINE_CONFIG_POOLS, {"metadata": {"name": name}, "spec": rollout})
+    await eventually(partial(_are_rendered_for, client, {"going", "staying"}))
+    await eventually(partial(_have_a_status, client, MACHINE_CONFIG_POOLS, 2))
+    await client.delete(MACHINE_CONFIG_POOLS, "going")
+    await eventually(partial(_are_rendered_for, client, {"staying"}))
+
+
+async def _are_rendered_for(client: KubeClient, pools: set[str]) -> bool:
+    return {one["spec"]["poolName"] for one in (await client.list(RENDERED_MACHINE_CONFIGS)).items} == pools
 
 
 async def _are_there(client: KubeClient, names: set[str]) -> bool:
@@ -277,6 +284,10 @@ async def _differ(client: KubeClient) -> None:
     for resource, status in zip((*KEPT, *POOLS), statuses, strict=True):
         for obj in (await client.list(resource)).items:
             await _spoil(client, resource, obj["metadata"]["name"], status)
+    await _spoil(client, MACHINE_CONFIG_POOLS, "staying", {"machineCount": 9})
+    for obj in (await client.list(RENDERED_MACHINE_CONFIGS)).items:
+        policy: Object = {"spec": {"reboot": {"minIntervalSeconds": 1}}}
+        await client.merge_patch(RENDERED_MACHINE_CONFIGS, obj["metadata"]["name"], policy)
     await create(client, shared_devices(), {"metadata": {"name": "strange"}, "spec": {"devices": []}})
 
 
