@@ -39,6 +39,9 @@ from bench.availability import AvailabilitySizes, availability
 from bench.cluster import FULL as CLUSTER
 from bench.cluster import QUICK as QUICK_CLUSTER
 from bench.cluster import ClusterSizes, cluster
+from bench.config_agent import FULL as CONFIG_AGENT
+from bench.config_agent import QUICK as QUICK_CONFIG_AGENT
+from bench.config_agent import ConfigAgentSizes, config_agent
 from bench.extender import FULL as EXTENDER
 from bench.extender import QUICK as QUICK_EXTENDER
 from bench.extender import ExtenderSizes, extender
@@ -133,6 +136,7 @@ class Sizes:
     resting: RestingSizes = RESTING
     health_reports: ReportsSizes = HEALTH_REPORTS
     agent: AgentSizes = AGENT
+    config_agent: ConfigAgentSizes = CONFIG_AGENT
     setting_up: SettingUpSizes = SETTING_UP
     annotating: AnnotatingSizes = ANNOTATING
     cluster: ClusterSizes = CLUSTER
@@ -171,6 +175,7 @@ QUICK = Sizes(
     resting=QUICK_RESTING,
     health_reports=QUICK_HEALTH_REPORTS,
     agent=QUICK_AGENT,
+    config_agent=QUICK_CONFIG_AGENT,
     setting_up=QUICK_SETTING_UP,
     annotating=QUICK_ANNOTATING,
     cluster=QUICK_CLUSTER,
@@ -203,6 +208,7 @@ NAMES = (
     "resting",
     "health-reports",
     "agent",
+    "config-agent",
     "setting-up",
     "cluster",
     "restarting",
@@ -290,6 +296,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "resting": lambda: resting(database_url, sizes.resting),
         "health-reports": lambda: health_reports(sizes.health_reports),
         "agent": lambda: agent(sizes.agent),
+        "config-agent": lambda: config_agent(sizes.config_agent),
         "setting-up": lambda: _setting_up(database_url, sizes),
         "cluster": lambda: cluster(database_url, sizes.cluster),
         "restarting": lambda: restarting(database_url, sizes.restarting),

@@ -116,7 +116,7 @@ class FakeApi:
         self._changed = asyncio.Condition()
 
     async def desire(self, name: str | None) -> None:
-        await self._set({ANNOTATION_DESIRED: name})
+        await self.set({ANNOTATION_DESIRED: name})
 
     async def node(self) -> AsyncGenerator[Mapping[str, str]]:
         while True:
@@ -138,7 +138,7 @@ class FakeApi:
         if not self.takes_patches:
             raise ApiError("The API server refuses.", 403)
         self.patches.append(annotations)
-        await self._set(annotations)
+        await self.set(annotations)
 
     async def leave(self) -> None:
         self.is_away = True
@@ -149,7 +149,7 @@ class FakeApi:
         if self.is_away:
             raise ApiError("The API server does not answer.")
 
-    async def _set(self, annotations: Mapping[str, str | None]) -> None:
+    async def set(self, annotations: Mapping[str, str | None]) -> None:
         async with self._changed:
             for name, value in annotations.items():
                 if value is None:

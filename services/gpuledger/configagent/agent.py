@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from gpuledger.api.machine_config import ANNOTATION_DESIRED, AgentState
+from gpuledger.api.machine_config import ANNOTATION_DESIRED, ANNOTATION_DESIRED_SET_AT, AgentState
 from gpuledger.configagent.api import NodeApi
 from gpuledger.configagent.apply import apply, drift, drift_message
 from gpuledger.configagent.errors import ApiError, ConfigAgentError, RebootError, RefusedConfigError
@@ -89,6 +89,7 @@ class ConfigAgent:
         self._is_stale = True
         self._boot = ""
         self._desired: str | None = None
+        self._asked_at: str | None = None
         self._is_heard = False
         self._is_stopping = False
         self._changed = asyncio.Event()
@@ -107,6 +108,11 @@ class ConfigAgent:
         return self._reporter.last
 
     @property
+    def desired(self) -> str | None:
+        """The revision that the Node is to have, as far as the agent has heard."""
+        return self._desired
+
+    @property
     def troubles(self) -> dict[str, str]:
         """What the agent cannot do at the moment, by part."""
         found = {"watch": self._watch_trouble, "report": self._reporter.trouble}
@@ -122,15 +128,17 @@ class ConfigAgent:
                         retries.reset()
                         self._watch_trouble = None
                         self._reporter.observe(annotations)
-                        self._hear(annotations.get(ANNOTATION_DESIRED) or None)
+                        self._hear(
+                            annotations.get(ANNOTATION_DESIRED) or None, annotations.get(ANNOTATION_DESIRED_SET_AT)
+                        )
             except ApiError as error:
                 self._watch_trouble = str(error)
                 pause_s = retries.pause_s()
             await asyncio.sleep(pause_s)
 
-    def _hear(self, desired: str | None) -> None:
-        if not self._is_heard or desired != self._desired:
-            self._desired = desired
+    def _hear(self, desired: str | None, asked_at: str | None) -> None:
+        if not self._is_heard or (desired, asked_at) != (self._desired, self._asked_at):
+            self._desired, self._asked_at = desired, asked_at
             self._is_heard = True
             self._retries.reset()
             self._changed.set()
@@ -266,7 +274,8 @@ class ConfigAgent:
         memory = self._of_host
         is_pending = memory.reboot_due is not None and memory.reboot_due == self._boot
         current = self._reporter.observed_current if self._memory is None else memory.current
-        report = AgentReport(state, revision, current, error, is_pending and memory.applied is not None)
+        is_pending = is_pending and memory.applied is not None
+        report = AgentReport(state, revision, current, error, is_pending, self._asked_at)
         await self._reporter.report(report, self._boot, self._outcomes)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:

@@ -45,15 +45,12 @@ class Reporter:
         return (self._observed or {}).get(ANNOTATION_CURRENT)
 
     async def report(self, report: AgentReport, boot: str, outcomes: tuple[Outcome, ...] = ()) -> None:
-        """Report, unless that is what was reported last, perhaps by an earlier process of the agent."""
+        """Report, unless that is what was reported last."""
         if report == self.last:
             return
-        annotations = annotations_of(report)
-        is_repeated = self.last is None and annotations == self._observed
         self.last = report
-        if not is_repeated:
-            log.info("the state of the node's configuration", state=report.state.value, revision=report.revision)
-            await self._facts(fact_of(report, outcomes, boot))
+        log.info("the state of the node's configuration", state=report.state.value, revision=report.revision)
+        await self._facts(fact_of(report, outcomes, boot))
         self._compare()
 
     def observe(self, annotations: Mapping[str, str]) -> None:

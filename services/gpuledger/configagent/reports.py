@@ -24,13 +24,18 @@ CUT: Final = "…"
 
 @dataclass(frozen=True, slots=True)
 class AgentReport:
-    """How far the agent is: `revision` is what it works on, `current` what it completed last."""
+    """How far the agent is: `revision` is what it works on, `current` what it completed last.
+
+    `asked_at` is when the service asked for the revision. Asked again, the agent reports again, so that the service has
+    a report that is later than its question.
+    """
 
     state: AgentState
     revision: str | None
     current: str | None
     error: str = ""
     reboot_pending: bool = False
+    asked_at: str | None = None
 
 
 def annotations_of(report: AgentReport) -> dict[str, str | None]:

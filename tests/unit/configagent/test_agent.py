@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 
 from gpuledger.api.machine_config import (
     ANNOTATION_CURRENT,
+    ANNOTATION_DESIRED_SET_AT,
     ANNOTATION_LAST_ERROR,
     ANNOTATION_REBOOT_PENDING,
     ANNOTATION_STATE,
@@ -94,7 +96,7 @@ async def test_a_node_goes_from_one_revision_to_the_next(place: Place) -> None:
     assert {name for patch in place.api.patches for name in patch} == set(OBSERVED_ANNOTATIONS)
 
 
-async def test_an_agent_that_starts_again_repeats_neither_work_nor_reports(place: Place) -> None:
+async def test_an_agent_that_starts_again_repeats_its_report_and_no_work(place: Place) -> None:
     await place.api.desire(SECOND.name)
     async with place.running():
         await place.shows("done", SECOND.name)
@@ -105,8 +107,19 @@ async def test_an_agent_that_starts_again_repeats_neither_work_nor_reports(place
         await place.api.desire(FIRST.name)
         await place.shows("done", FIRST.name)
     assert place.machine.systemd.calls == []
-    assert [fact.revision for fact in place.reports.facts[reported:]] == [FIRST.name, FIRST.name]
+    again = [(fact.state, fact.revision) for fact in place.reports.facts[reported:]]
+    assert again == [("done", SECOND.name), ("applying", FIRST.name), ("done", FIRST.name)]
     assert len(place.api.patches) == patched + 2
+
+
+async def test_a_node_that_is_asked_again_reports_again(place: Place) -> None:
+    await place.api.desire(FIRST.name)
+    async with place.running():
+        await place.shows("done", FIRST.name)
+        patched = len(place.api.patches)
+        await place.api.set({ANNOTATION_DESIRED_SET_AT: "2026-01-09T10:00:00Z"})
+        await place.until(lambda: place.reports.states == ["applying", "done", "done"])
+        assert len(place.api.patches) == patched
 
 
 async def test_what_is_on_the_disk_counts_for_more_than_the_annotations(place: Place) -> None:
@@ -183,7 +196,7 @@ async def test_annotations_that_somebody_changes_are_written_again(place: Place)
     await place.api.desire(FIRST.name)
     async with place.running():
         await place.shows("done", FIRST.name)
-        await place.api._set({ANNOTATION_STATE: "error", ANNOTATION_CURRENT: None})
+        await place.api.set({ANNOTATION_STATE: "error", ANNOTATION_CURRENT: None})
         await place.shows("done", FIRST.name)
 
 
@@ -281,3 +294,45 @@ async def test_a_memory_that_cannot_be_read_is_an_error_and_keeps_what_the_node_
         await place.shows("error", FIRST.name)
         assert "Move it away" in place.error
     assert (place.machine.state / "state.json").read_text() == "{"
+
+
+async def slowly(place: Place) -> tuple[threading.Event, threading.Event]:
+    """Restart two units of a systemd that waits within each: an event that it has begun, and one that it may end."""
+    begun, may_end = threading.Event(), threading.Event()
+    run = place.machine.systemd.run
+
+    def slow(verb: str, unit: str | None = None) -> None:
+        begun.set()
+        may_end.wait(10)
+        run(verb, unit)
+
+    place.machine.systemd.run = slow  # type: ignore[method-assign]
+    two = config(units=[unit("a.service", "restarted"), unit("b.service", "restarted")])
+    place.api.documents[two.name] = document_of(two)
+    await place.api.desire(two.name)
+    return begun, may_end
+
+
+async def test_an_agent_that_is_stopped_ends_its_step_and_takes_no_other(place: Place) -> None:
+    begun, may_end = await slowly(place)
+    task = asyncio.create_task(place.new_agent().run())
+    await place.until(begun.is_set)
+    task.cancel()
+    await asyncio.wait([task], timeout=0.05)
+    assert not task.done()
+    may_end.set()
+    await end([task])
+    assert place.machine.systemd.calls == ["restart a.service"]
+    assert MemoryFile(place.machine.state).load().acted == ("a.service",)
+
+
+async def test_a_revision_that_is_revoked_gives_way_between_two_steps(place: Place) -> None:
+    begun, may_end = await slowly(place)
+    async with place.running():
+        await place.until(begun.is_set)
+        await place.api.desire(FIRST.name)
+        await place.until(lambda: place.agent.desired == FIRST.name)
+        may_end.set()
+        await place.shows("done", FIRST.name)
+    assert place.machine.systemd.calls == ["restart a.service"]
+    assert "error" not in place.reports.states
