@@ -24,6 +24,7 @@ COMMANDS = LazyCommands(
         "pool": Place(f"{_COMMANDS}.pool", "app"),
         "device": Place(f"{_COMMANDS}.device", "app"),
         "node": Place(f"{_COMMANDS}.node_drain", "app"),
+        "config": Place(f"{_COMMANDS}.config_preview", "app"),
         "quarantine": Place(f"{_COMMANDS}.quarantine", "app"),
         "remediation": Place(f"{_COMMANDS}.remediation", "app"),
         "incident": Place(f"{_COMMANDS}.incident", "app"),
