@@ -48,7 +48,7 @@ def main() -> int:
     try:
         migrate(os.environ[DATABASE_URL])
     except DatabaseError as error:
-        print(" ".join(str(error).splitlines()), file=sys.stderr)
+        sys.stderr.write(" ".join(str(error).splitlines()) + "\n")
         return FIRST_CODE + next((index for index, one in enumerate(ERRORS) if type(error) is one), 0)
     return 0
 

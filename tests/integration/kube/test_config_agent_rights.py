@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.config_agent import config, file
 
 from gpuledger.api.kinds import NODES, RENDERED_MACHINE_CONFIGS
 from gpuledger.api.machine_config import ANNOTATION_CURRENT, ANNOTATION_DESIRED, ANNOTATION_STATE
@@ -20,6 +19,7 @@ from gpuledger.domain.machineconfig.rendered_object import document_of
 from gpuledger.edge.kube.client import KubeClient
 from support.chart import NAMESPACE, needs_helm, render
 from support.chart_cluster import Cluster
+from support.config_agent import config, file
 from support.kube_accounts import config_file
 from support.kube_fleet import create
 from support.rights import beyond, granted, unused

@@ -108,7 +108,7 @@ def state(node: Node) -> str | None:
 
 
 def is_ready(node: Node) -> bool:
-    return {one["type"]: one["status"] for one in node["status"]["conditions"]}["Ready"] == "True"
+    return ("Ready", "True") in {(one["type"], one["status"]) for one in node["status"]["conditions"]}
 
 
 def unit(hosts: Path, node: str, name: str) -> UnitStatus:

@@ -70,7 +70,7 @@ class Simulation:
         clock: Clock,
         chance: Random,
         rates: Rates,
-        machines: Machines | None = None,
+        machines: Machines,
     ) -> None:
         self.plan = plan
         self._pooling = Pooling(fleet, plan, cluster, agents)

@@ -98,16 +98,12 @@ async def run(
     state = resume_state(fleet, recorded, await cluster.pods(), await cluster.ready_components(), chance, rates)
     plan = FleetPlan(fleet, chance, rates, state.start)
     agents = Agents(ledger, epoch_of(seed), recorded.numbers, clock=clock, sleep=sleep)
-    machines = None if hosts is None else Machines(fleet.nodes, hosts, client, clock)
-    simulation = Simulation(fleet, plan, cluster, agents, clock, chance, rates, machines)
-    await simulation.begin(state)
-    log.info("the fleet is up", fleet=str(spec), seed=seed, speed=speed, events=recorded.events)
-    keeping = [] if database_url is None else [journal.run(), journal.follow(asyncio.sleep)]
-    try:
+    async with aclosing(Machines(fleet.nodes, hosts, client, clock)) as machines:
+        simulation = Simulation(fleet, plan, cluster, agents, clock, chance, rates, machines)
+        await simulation.begin(state)
+        log.info("the fleet is up", fleet=str(spec), seed=seed, speed=speed, events=recorded.events)
+        keeping = [] if database_url is None else [journal.run(), journal.follow(asyncio.sleep)]
         await _follow(simulation, client, pace, clock, sleep, keeping)
-    finally:
-        if machines is not None:
-            await machines.close()
 
 
 def _failing(rates: Rates, failures: int | None) -> Rates:

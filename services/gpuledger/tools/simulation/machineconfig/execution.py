@@ -1,7 +1,4 @@
-"""Carries out what agents of machine configuration want of the fleet: that reports are recorded, and nodes reboot.
-
-Without a folder for hosts no node takes a machine configuration.
-"""
+"""Carries out what agents of machine configuration want of the fleet: that reports are recorded, and nodes reboot."""
 
 from collections.abc import Iterable
 
@@ -16,7 +13,7 @@ from gpuledger.tools.simulation.reboots import NodeBooted, NodeWentDown, RebootH
 class ConfigExecution:
     """The hosts of the fleet's nodes."""
 
-    def __init__(self, machines: Machines | None, plan: FleetPlan, cluster: Cluster, agents: Agents) -> None:
+    def __init__(self, machines: Machines, plan: FleetPlan, cluster: Cluster, agents: Agents) -> None:
         self._machines = machines
         self._plan = plan
         self._cluster = cluster
@@ -26,14 +23,11 @@ class ConfigExecution:
 
     def begin(self) -> None:
         """Have kubelets report the boots that hosts of an earlier start have had."""
-        if self._machines is not None:
-            for node, boot_id in self._machines.boots().items():
-                self._cluster.set_boot(node, boot_id, is_up=True)
+        for node, boot_id in self._machines.boots().items():
+            self._cluster.set_boot(node, boot_id, is_up=True)
 
     async def follow(self, changes: Iterable[NodeChanges]) -> list[Happening]:
         """Hand changes of Nodes to their agents, record what agents report, and have nodes reboot that are to."""
-        if self._machines is None:
-            return []
         self._machines.follow(changes)
         for node, data, time in self._machines.take_reports():
             await self._agents.config_reported(node, data, time)
@@ -42,7 +36,6 @@ class ConfigExecution:
     async def happen(self, happening: RebootHappening) -> None:
         """A node goes down, or is up again; its kubelet has yet to report it."""
         machines, node = self._machines, happening.node
-        assert machines is not None, "only hosts reboot"
         match happening:
             case NodeWentDown():
                 before = machines.boot_of(node)
@@ -53,5 +46,4 @@ class ConfigExecution:
 
     def bring_up(self, node: str) -> None:
         """The kubelet of a node that has booted reports so, and the node's agent starts."""
-        assert self._machines is not None, "only hosts reboot"
         self._machines.bring_up(node)

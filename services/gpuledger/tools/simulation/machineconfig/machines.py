@@ -44,6 +44,11 @@ class Machine:
         folder.prepare()
 
     @property
+    def boot_id(self) -> str:
+        """The identity of the host's boot."""
+        return self._folder.boot_id
+
+    @property
     def wants_reboot(self) -> bool:
         """Whether the agent has asked for a reboot that has not begun."""
         return self._folder.has_reboot_request
@@ -87,9 +92,9 @@ class Machine:
 
 
 class Machines:
-    """The nodes of a fleet that take machine configurations; `folder` has their hosts, by node."""
+    """The nodes of a fleet that take machine configurations; `folder` has their hosts, by node (None: none does)."""
 
-    def __init__(self, nodes: Collection[str], folder: Path, client: KubeClient, clock: Clock) -> None:
+    def __init__(self, nodes: Collection[str], folder: Path | None, client: KubeClient, clock: Clock) -> None:
         self._nodes = nodes
         self._folder = folder
         self._client = client
@@ -100,21 +105,23 @@ class Machines:
 
     def boots(self) -> dict[str, str]:
         """The boot of each host that there is already."""
+        if self._folder is None:
+            return {}
         hosts = (MachineFolder(self._folder, node) for node in self._nodes)
         return {host.node: host.boot_id for host in hosts if host.root.is_dir()}
 
     def boot_of(self, node: str) -> str:
         """The identity of a host's boot."""
-        return MachineFolder(self._folder, node).boot_id
+        return self._of[node].boot_id
 
     def follow(self, changes: Iterable[NodeChanges]) -> None:
         """Hand the agents what these changes say of their nodes."""
         for one in changes:
             for seen in present_nodes(one, self._of):
-                machine = self._of.get(seen.node)
-                if machine is None and seen.annotations and seen.node in self._nodes:
-                    machine = self._of[seen.node] = self._machine(seen.node)
-                if machine is not None:
+                if seen.annotations and seen.node in self._nodes and seen.node not in self._of and self._folder:
+                    folder = MachineFolder(self._folder, seen.node)
+                    self._of[seen.node] = Machine(folder, self._client, self._clock, self._reports)
+                if machine := self._of.get(seen.node):
                     machine.api.deliver(seen.annotations)
                     self._start(seen.node)
 
@@ -142,13 +149,10 @@ class Machines:
         self._down.discard(node)
         self._start(node)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """End all agents."""
         for machine in self._of.values():
             await machine.stop()
-
-    def _machine(self, node: str) -> Machine:
-        return Machine(MachineFolder(self._folder, node), self._client, self._clock, self._reports)
 
     def _start(self, node: str) -> None:
         if node not in self._down:
