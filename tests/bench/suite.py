@@ -95,6 +95,9 @@ from bench.scale import ScaleSizes, scale
 from bench.scheduling import FULL as SCHEDULING
 from bench.scheduling import QUICK as QUICK_SCHEDULING
 from bench.scheduling import SchedulingSizes, scheduling
+from bench.service_process import FULL as SERVICE_PROCESS
+from bench.service_process import QUICK as QUICK_SERVICE_PROCESS
+from bench.service_process import ServiceSizes, service_process
 from bench.setting_up import FULL as SETTING_UP
 from bench.setting_up import QUICK as QUICK_SETTING_UP
 from bench.setting_up import SettingUpSizes, setting_up
@@ -151,6 +154,7 @@ class Sizes:
     extender: ExtenderSizes = EXTENDER
     scheduling: SchedulingSizes = SCHEDULING
     rollout: RolloutSizes = ROLLOUT
+    service_process: ServiceSizes = SERVICE_PROCESS
 
 
 FULL = Sizes()
@@ -190,6 +194,7 @@ QUICK = Sizes(
     extender=QUICK_EXTENDER,
     scheduling=QUICK_SCHEDULING,
     rollout=QUICK_ROLLOUT,
+    service_process=QUICK_SERVICE_PROCESS,
 )
 NAMES = (
     "publishing",
@@ -223,6 +228,7 @@ NAMES = (
     "extender",
     "scheduling",
     "rollout",
+    "service-process",
 )
 
 _progress = Console(stderr=True)
@@ -311,6 +317,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "extender": lambda: extender(database_url, sizes.extender),
         "scheduling": lambda: scheduling(sizes.scheduling, sizes.rounds),
         "rollout": lambda: rollout(sizes.rollout, sizes.rounds),
+        "service-process": lambda: service_process(database_url, sizes.service_process),
     }
     return measures[name]()
 

@@ -5,7 +5,6 @@ Embedded servers that cannot be restarted end it. This module never starts a ser
 factories.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -17,10 +16,10 @@ from gpuledger.compose.closing import ClosingService
 from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kube_edge
 from gpuledger.compose.joining import cluster_to_join, remember
 from gpuledger.compose.measures import measures
+from gpuledger.compose.migrating import migrate_apart
 from gpuledger.compose.preflight import PreflightService
 from gpuledger.compose.snapshots import SnapshotService, snapshots_of
 from gpuledger.db.locks import EDGE_LOCKS, EXPORT_LOCK, LockHolder
-from gpuledger.db.migrate import migrate
 from gpuledger.deciders.rollout.projection import NOWHERE, RolloutProjection
 from gpuledger.deciders.seals.projection import SealsProjection
 from gpuledger.edge.export.service import Exporter
@@ -283,12 +282,12 @@ async def _report_up(reports: Reports, endpoints: UpEndpoints) -> None:
 @asynccontextmanager
 async def _servers(settings: Settings, local: LocalServers) -> AsyncIterator[DataServers]:
     if settings.servers is not None:
-        await asyncio.to_thread(migrate, settings.servers.database_url)
         given = settings.servers
+        await migrate_apart(given.database_url)
         yield DataServers(given.nats_url, given.database_url, [], given.nats_identity, given.nats_replicas)
         return
     async with local.data() as servers:
-        await asyncio.to_thread(migrate, servers.database_url)
+        await migrate_apart(servers.database_url)
         try:
             yield servers
         finally:
