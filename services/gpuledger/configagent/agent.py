@@ -183,6 +183,7 @@ class ConfigAgent:
         return await self._check(desired)
 
     async def _apply(self, desired: str) -> None:
+        self._outcomes = ()
         config = await self._config(desired)
         if not self._is_retried(desired):
             await self._report(AgentState.APPLYING, desired)
@@ -279,6 +280,8 @@ class ConfigAgent:
         is_pending = is_pending and memory.applied is not None
         report = AgentReport(state, revision, current, error, is_pending, self._asked_at)
         await self._reporter.report(report, self._boot, self._outcomes)
+        if state in (AgentState.DONE, AgentState.IDLE):
+            self._outcomes = ()
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """The result of work that blocks. It has ended when this does, also where this is cancelled."""
