@@ -1,7 +1,8 @@
 """An API server that holds service accounts against RBAC, remembers what they ask, and somebody who runs their jobs.
 
-The token of an account is `<namespace>:<name>`. The embedded server lets everybody in as an administrator; here a
-request with such a token is made in the account's name, so that the roles that are installed decide about it.
+The token of an account is `<namespace>:<name>`, that of its pod on a node `<namespace>:<name>@<node>`. The embedded
+server lets everybody in as an administrator; here a request with such a token is made in the account's name, so that
+the roles that are installed decide about it.
 """
 
 import asyncio
@@ -64,13 +65,15 @@ class AccountServer(ApiServer):
         self.refused: list[str] = []
 
     async def _routed(self, http: web.Request, warnings: list[str]) -> web.StreamResponse:
-        account = http.headers.get("Authorization", "").partition(" ")[2]
+        account, _, node = http.headers.get("Authorization", "").partition(" ")[2].partition("@")
         if not account:
             return await super()._routed(http, warnings)
         if (permission := permission_of(http)) is not None:
             self.requested[account].add(permission)
         headers = http.headers.copy()
         headers["Impersonate-User"] = f"system:serviceaccount:{account}"
+        if node:
+            headers["Impersonate-Extra-authentication.kubernetes.io%2Fnode-name"] = node
         try:
             response = await super()._routed(http.clone(headers=headers), warnings)
         except ApiError as error:

@@ -12,7 +12,7 @@ machine-config-agent
 # Its own node; no rule of RBAC can say so, so the policy machine-config-annotations does.
 - apiGroups: [""]
   resources: [nodes]
-  verbs: [get, list, watch, patch]
+  verbs: [list, watch, patch]
 - apiGroups: [mco.in-cloud.io]
   resources: [renderedmachineconfigs]
   verbs: [get]

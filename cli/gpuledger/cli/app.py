@@ -43,6 +43,7 @@ COMMANDS = LazyCommands(
         "snapshots": Place(f"{_COMMANDS}.snapshots", "app"),
         "agent": Place(f"{_COMMANDS}.agent", "app"),
         "runtime-proxy": Place(f"{_COMMANDS}.runtime_proxy", "runtime_proxy"),
+        "config-agent": Place(f"{_COMMANDS}.config_agent", "app"),
         "preflight": Place(f"{_COMMANDS}.preflight", "app"),
         "permissions": Place(f"{_COMMANDS}.permissions", "permissions"),
         "auth-callout": Place(f"{_COMMANDS}.auth_callout", "auth_callout"),

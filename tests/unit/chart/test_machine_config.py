@@ -1,9 +1,17 @@
 """The chart's DaemonSet of agents of machine configuration: what a pod may do and sees, and on which nodes it stays."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuledger.configagent.process import ENDING_MAX_S
+from gpuledger.configagent.settings import (
+    DEFAULT_FACTS,
+    DEFAULT_HOST_ROOT,
+    DEFAULT_STATE,
+    read_config_agent_settings,
+)
 from gpuledger.runtime.settings import METRICS_LISTEN
 from gpuledger.runtime.telemetry_http import parse_address
 from support.chart import (
@@ -103,6 +111,22 @@ def test_it_is_root_of_its_node_and_sees_all_of_it(made: Manifests) -> None:
     assert env["NODE_NAME"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
 
 
+def test_the_agent_takes_its_settings(made: Manifests, tmp_path: Path) -> None:
+    env = {name: value for name, value in environ(made).items() if isinstance(value, str)} | {"NODE_NAME": "w1"}
+    here = {name: value.replace("/host", str(tmp_path)) for name, value in env.items()}
+    settings = read_config_agent_settings(here)
+    state = Path(env["GPULEDGER_CONFIG_STATE_DIR"].replace("/host", str(tmp_path)))
+    assert (settings.node, settings.root, settings.state) == ("w1", tmp_path, state)
+    assert settings.facts == state / DEFAULT_FACTS
+    assert settings.systemctl == ("chroot", str(tmp_path), "systemctl")
+
+
+def test_defaults_are_those_of_the_agent() -> None:
+    given = environ(render(values()))
+    assert given["GPULEDGER_HOST_ROOT"] == DEFAULT_HOST_ROOT
+    assert given["GPULEDGER_CONFIG_STATE_DIR"] == f"{DEFAULT_HOST_ROOT}/{DEFAULT_STATE}"
+
+
 def test_the_agent_of_gpus_finds_its_reports() -> None:
     made = render(MANY)
     folder = environ(made, "gpu-node-agent")["GPULEDGER_CONFIG_FACTS_DIR"]
@@ -121,7 +145,7 @@ def test_it_asks_for_no_more_than_it_needs(made: Manifests) -> None:
     assert container_of(made)["resources"]["requests"] == {"cpu": "50m", "memory": "64Mi"}
     rules = made.one("ClusterRole", AGENT)["rules"]
     assert [(one["resources"], one["verbs"]) for one in rules] == [
-        (["nodes"], ["get", "list", "watch", "patch"]),
+        (["nodes"], ["list", "watch", "patch"]),
         (["renderedmachineconfigs"], ["get"]),
     ]
     subjects = made.one("ClusterRoleBinding", AGENT)["subjects"]
@@ -139,6 +163,7 @@ def test_it_stays_on_nodes_that_others_leave() -> None:
     chosen = pod_of(render(MANY))
     assert (chosen["tolerations"], chosen["affinity"]) == ([{"key": "gpu"}], {"nodeAffinity": {}})
     assert chosen["nodeSelector"] == {"kubernetes.io/os": "linux", "gpu": "yes"}
+    assert pod["terminationGracePeriodSeconds"] > ENDING_MAX_S
     strategy = render(MANY).one("DaemonSet", AGENT)["spec"]["updateStrategy"]
     assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 3}}
 
