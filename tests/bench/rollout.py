@@ -81,10 +81,10 @@ async def rollout(sizes: RolloutSizes = FULL, rounds: int = 3) -> list[Figure]:
     folded = {name: partial(_folded, sizes, name) for name in KINDS}
     took = await medians({"planned": partial(_planned, sizes), **folded}, rounds)
     fleet = f"{sizes.pools} pools, {sizes.nodes} nodes, {sizes.configs} configurations"
-    peer = ("a fold of nothing", took["nothing"])
+    nothing = ("a fold of nothing", took["nothing"])
     figures = [
-        Figure(f"{fleet}: rendered and planned", took["planned"], "s", *peer, PLAN_S, is_ratio=False),
-        Figure(f"{fleet}: facts of all of them folded", took["rollout"], "s", *peer, None),
+        Figure(f"{fleet}: rendered and planned", took["planned"], "s", *nothing, PLAN_S, is_ratio=False),
+        Figure(f"{fleet}: facts of all of them folded", took["rollout"], "s", *nothing, None),
     ]
     for size in sizes.reporting:
         each = await medians({name: partial(_reported, size, name) for name in KINDS}, rounds)

@@ -101,7 +101,7 @@ def _release_again(state: Rollout, deciding: Deciding, held: ConfigMaintenanceRo
     row = state.node.get(held.node)
     if row is None:
         state.delete_maintenance(held.node)
-    elif not held.intent and not row.unschedulable:
+    elif not held.is_answered and held.failed_at is None and not row.unschedulable:
         state.put_maintenance(held._replace(may_be_cordoned=False))
     else:
         yield deciding.about(held.node, NodeMaintenanceReleased(owner=held.owner, reason=GIVEN_BACK))
@@ -157,7 +157,7 @@ def _release_waits(state: Rollout, held: ConfigMaintenanceRow) -> Iterator[Wait]
     if held.failed_at is not None:
         interval_s = DRAIN_RETRY_MIN_S if definition is None else _retry_s(definition)
         yield _wait("Release", pool, held.node, held.failed_at, interval_s)
-    elif not held.intent and held.released_at is not None:
+    elif not held.is_answered and held.released_at is not None:
         yield _wait("Release", pool, held.node, held.released_at, int(INTENT_AGE_MAX.total_seconds()))
 
 

@@ -107,7 +107,21 @@ def _requested(state: Rollout, fact: Fact, data: NodeMaintenanceRequested) -> No
         return  # Others ask for their own reasons, whatever they call themselves.
     node, before = intern(fact.event.subject), state.maintenance.get(fact.event.subject)
     row = ConfigMaintenanceRow(
-        node, intern(data.owner), fact.event.time, None, "", False, True, None, "", "", 0, "", None
+        node,
+        intern(data.owner),
+        fact.event.time,
+        None,
+        fact.event.id,
+        False,
+        "",
+        False,
+        True,
+        None,
+        "",
+        "",
+        0,
+        "",
+        None,
     )
     if before is not None and before.requested_at is not None:
         row = row._replace(intent=before.intent, intent_cordons=before.intent_cordons, retried_at=before.retried_at)

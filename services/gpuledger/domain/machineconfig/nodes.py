@@ -61,7 +61,9 @@ def _observed(state: Rollout, fact: Fact, data: NodeMachineObserved) -> None:
     if text != before.annotations and not is_late(row.reported_at, time):
         current, agent_state, error, is_pending = annotations
         row = row._replace(current_revision=current, agent_state=agent_state, last_error=error)
-        row = row._replace(reboot_pending=is_pending, reported_at=time, agent_revision=None)
+        row = row._replace(reboot_pending=is_pending, agent_revision=None)
+        if row.is_confirmed():
+            row = row._replace(reported_at=time)
     _put(state, row)
 
 
@@ -83,7 +85,7 @@ def _forget_isolation(state: Rollout, node: str) -> None:
     """What was put on the Node went with it; a request about it may still be carried out on the next one."""
     held = state.maintenance.get(node)
     if held is not None:
-        state.put_maintenance(held._replace(intent="", intent_cordons=False, failed_at=None))
+        state.put_maintenance(held._replace(intent="", intent_cordons=False, is_answered=False, failed_at=None))
 
 
 def _put_or_forget(state: Rollout, row: ConfigNodeRow) -> None:

@@ -126,17 +126,20 @@ class ConfigNodeRow(NamedTuple):
 class ConfigMaintenanceRow(NamedTuple):
     """How far the maintenance of a node is that the rollout requests.
 
-    `requested_at` is the time of the request in force (None: none is), `owner` and `released_at` are of the last one.
-    `intent` is the id of the newest isolation since the first request (empty: none yet); `intent_cordons`: whether it
-    cordons. `may_be_cordoned` holds from the request on until an isolation that does not cordon is applied; `failed_at`
-    is when giving the node back came to nothing. `drain_intent` is the drain that includes the request's, and `drain`
-    how far it is: empty, `draining`, `finished` or `superseded`. `retried_at` is when the last retry was over.
+    `requested_at` is the time of the request in force (None: none is); `owner`, `request`, which is its id, and
+    `released_at` are of the last one. `is_answered` says that the maintenance service has decided on that very request.
+    `intent` is the id of the newest isolation, and `intent_cordons` whether it cordons. `may_be_cordoned` holds from a
+    request on until an isolation that does not cordon is applied; `failed_at` is when giving the node back came to
+    nothing. `drain_intent` is the drain that includes the request's, and `drain` how far it is: empty, `draining`,
+    `finished` or `superseded`. `retried_at` is when the last retry was over.
     """
 
     node: str
     owner: str
     requested_at: datetime | None
     released_at: datetime | None
+    request: str
+    is_answered: bool
     intent: str
     intent_cordons: bool
     may_be_cordoned: bool
