@@ -1,6 +1,7 @@
 # The image that the Helm chart runs (docs/installing.md). It holds the NATS and PostgreSQL servers that the chart
 # brings, which keep their data on volumes.
-# The agents of the nodes use it too, as root; NVIDIA's container runtime gives them the driver's library.
+# The agents of the nodes use it too, as root; NVIDIA's container runtime gives them the driver's library, and those of machine
+# configuration command systemd by the node's own systemctl.
 #
 #   docker build --tag registry.example/gpuledger:0.1.0 .
 #

@@ -39,6 +39,9 @@ from bench.availability import AvailabilitySizes, availability
 from bench.cluster import FULL as CLUSTER
 from bench.cluster import QUICK as QUICK_CLUSTER
 from bench.cluster import ClusterSizes, cluster
+from bench.config_agent import FULL as CONFIG_AGENT
+from bench.config_agent import QUICK as QUICK_CONFIG_AGENT
+from bench.config_agent import ConfigAgentSizes, config_agent
 from bench.extender import FULL as EXTENDER
 from bench.extender import QUICK as QUICK_EXTENDER
 from bench.extender import ExtenderSizes, extender
@@ -92,6 +95,9 @@ from bench.scale import ScaleSizes, scale
 from bench.scheduling import FULL as SCHEDULING
 from bench.scheduling import QUICK as QUICK_SCHEDULING
 from bench.scheduling import SchedulingSizes, scheduling
+from bench.service_process import FULL as SERVICE_PROCESS
+from bench.service_process import QUICK as QUICK_SERVICE_PROCESS
+from bench.service_process import ServiceSizes, service_process
 from bench.setting_up import FULL as SETTING_UP
 from bench.setting_up import QUICK as QUICK_SETTING_UP
 from bench.setting_up import SettingUpSizes, setting_up
@@ -133,6 +139,7 @@ class Sizes:
     resting: RestingSizes = RESTING
     health_reports: ReportsSizes = HEALTH_REPORTS
     agent: AgentSizes = AGENT
+    config_agent: ConfigAgentSizes = CONFIG_AGENT
     setting_up: SettingUpSizes = SETTING_UP
     annotating: AnnotatingSizes = ANNOTATING
     cluster: ClusterSizes = CLUSTER
@@ -147,6 +154,7 @@ class Sizes:
     extender: ExtenderSizes = EXTENDER
     scheduling: SchedulingSizes = SCHEDULING
     rollout: RolloutSizes = ROLLOUT
+    service_process: ServiceSizes = SERVICE_PROCESS
 
 
 FULL = Sizes()
@@ -171,6 +179,7 @@ QUICK = Sizes(
     resting=QUICK_RESTING,
     health_reports=QUICK_HEALTH_REPORTS,
     agent=QUICK_AGENT,
+    config_agent=QUICK_CONFIG_AGENT,
     setting_up=QUICK_SETTING_UP,
     annotating=QUICK_ANNOTATING,
     cluster=QUICK_CLUSTER,
@@ -185,6 +194,7 @@ QUICK = Sizes(
     extender=QUICK_EXTENDER,
     scheduling=QUICK_SCHEDULING,
     rollout=QUICK_ROLLOUT,
+    service_process=QUICK_SERVICE_PROCESS,
 )
 NAMES = (
     "publishing",
@@ -203,6 +213,7 @@ NAMES = (
     "resting",
     "health-reports",
     "agent",
+    "config-agent",
     "setting-up",
     "cluster",
     "restarting",
@@ -217,6 +228,7 @@ NAMES = (
     "extender",
     "scheduling",
     "rollout",
+    "service-process",
 )
 
 _progress = Console(stderr=True)
@@ -290,6 +302,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "resting": lambda: resting(database_url, sizes.resting),
         "health-reports": lambda: health_reports(sizes.health_reports),
         "agent": lambda: agent(sizes.agent),
+        "config-agent": lambda: config_agent(sizes.config_agent),
         "setting-up": lambda: _setting_up(database_url, sizes),
         "cluster": lambda: cluster(database_url, sizes.cluster),
         "restarting": lambda: restarting(database_url, sizes.restarting),
@@ -304,6 +317,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "extender": lambda: extender(database_url, sizes.extender),
         "scheduling": lambda: scheduling(sizes.scheduling, sizes.rounds),
         "rollout": lambda: rollout(sizes.rollout, sizes.rounds),
+        "service-process": lambda: service_process(database_url, sizes.service_process),
     }
     return measures[name]()
 

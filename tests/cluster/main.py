@@ -30,8 +30,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="tests/cluster/run",
         description="Installs gpuledger on an empty cluster as docs/installing.md says, has pods share simulated GPUs "
         "and go through preflight checks, breaks and recovers a GPU, has a node set aside, remedied and given back, "
-        "turns the checks off and on, upgrades, uninstalls, and looks for what is left. It needs kubectl and helm, and "
-        "an administrator's kubeconfig. Never run it on a cluster that is used.",
+        "turns the checks off and on, gives a node a file and rolls it back, upgrades, uninstalls, and looks for what "
+        "is left. It needs kubectl and helm, and an administrator's kubeconfig. Never run it on a cluster in use.",
     )
     parser.add_argument("--kubeconfig", required=True, help="an administrator's kubeconfig of an empty cluster")
     parser.add_argument(

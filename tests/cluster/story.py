@@ -11,6 +11,7 @@ from typing import Final
 
 from cluster.incident import Incident, values
 from cluster.inventory import inventory
+from cluster.machineconfig import CONFIGS, POOLS, RENDERED, MachineConfigs, PodLook, machine_config_values
 from cluster.preflight import Preflight, expect_unchecked, preflight_values
 from cluster.sharing import DEVICES, Sharing, sharing_values
 from cluster.tools import Object, StepError, Tools, wait
@@ -59,6 +60,7 @@ class Story:
         self._incident = Incident(tools, image)
         self._preflight = Preflight(tools, image, RESOURCE)
         self._sharing = Sharing(tools, image, self._cards_a_node)
+        self._configs = MachineConfigs(tools, PodLook(tools, image), lambda: self._nodes[0])
 
     def steps(self) -> tuple[Callable[[], None], ...]:
         """All steps, in order."""
@@ -84,6 +86,7 @@ class Story:
             self.remedy_the_node,
             self.give_the_node_back,
             self.turn_checks_off,
+            *self._configs.steps(),
             self.upgrade,
             self.uninstall,
             self.remove_what_remains,
@@ -107,7 +110,8 @@ class Story:
         repository, _, tag = self._image.rpartition(":")
         chosen = [f"image.repository={repository}", f"image.tag={tag}"]
         chosen += [f"settings.bootstrap.{component}.enabled=false" for component in COMPONENTS]
-        chosen += [f"{name}={value}" for name, value in sharing_values().items()]
+        further = sharing_values() | machine_config_values()
+        chosen += [f"{name}={value}" for name, value in further.items()]
         chosen += [f"agent.hardware=simulated:{self._hardware.replace(',', chr(92) + ',')}"]
         if not any(map(_is_default, tools.items("storageclasses"))):
             print("The cluster has no default StorageClass: the servers get folders of a node.")
@@ -124,7 +128,7 @@ class Story:
         self._rolled_out()
 
     def _rolled_out(self) -> None:
-        for what in ("deployment/gpuledger", "daemonset/gpu-node-agent"):
+        for what in ("deployment/gpuledger", "daemonset/gpu-node-agent", "daemonset/machine-config-agent"):
             self._tools.here("rollout", "status", what, f"--timeout={ROLLOUT_S:.0f}s", timeout_s=ROLLOUT_S + 10)
 
     def wait_for_devices(self) -> None:
@@ -282,6 +286,7 @@ class Story:
         tools.helm("uninstall", RELEASE, "--timeout", "5m", timeout_s=HELM_S)
         print(tools.here("logs", "job/gpuledger-uninstall"))
         self._preflight.remove()
+        self._configs.expect_no_annotations()
         tools.kubectl("delete", "clustergpupool", POOL, f"--timeout={GONE_S:.0f}s", timeout_s=GONE_S + 10)
 
     def remove_what_remains(self) -> None:
@@ -290,7 +295,7 @@ class Story:
         tools.kubectl(
             *("delete", "customresourcedefinition", "gpudevices.gpu.deckhouse.io", "gpunodestates.gpu.deckhouse.io"),
             *("resourceslicestatuses.resource.gpuledger.io", "gpupools.gpu.deckhouse.io"),
-            *("clustergpupools.gpu.deckhouse.io", DEVICES),
+            *("clustergpupools.gpu.deckhouse.io", DEVICES, CONFIGS, POOLS, RENDERED),
         )
         tools.kubectl("--namespace", "kube-system", "delete", "configmap", absent, "gpuledger-ledger")
         tools.kubectl("delete", "namespace", tools.namespace, f"--timeout={GONE_S:.0f}s", timeout_s=GONE_S + 10)

@@ -25,6 +25,10 @@ EXPECTED = {
     "xid/kmsg-oom-and-xid-13.log": "13, 43",
     "xid/kmsg-raw.log": "no XID",
     "nvidia-smi/mig-lgip-rtx-pro-6000.txt": "1g.24gb, 1g.24gb+gfx, 1g.24gb+me",
+    "mco-lite/sample-mco_v1alpha1_machineconfig.yaml": "MachineConfig chrony-config, MachineConfig sysctl-config",
+    "mco-lite/sample-mco_v1alpha1_renderedmachineconfig.yaml": "RenderedMachineConfig rendered-worker-a1b2c3d4e5: "
+    "its hash is made up",
+    "mco-lite/scenario-001-manifest.yaml": "MachineConfig 50-sysctl-test",
     "nvsentinel/fault-quarantine-log-xid79-a100.jsonl": "GpuXidError RESTART_VM DCGM_FR_GPU_FALLEN_OFF_BUS of GPU 0 "
     "PCI 0002:00:00.0 GPU_UUID GPU-3d7408b2-d525-643f-5bfc-45a761045e14",
     "nvsentinel/healthevent-xid48.json": "XID_ERROR_48 REPLACE_VM XID-48 of "
@@ -69,6 +73,12 @@ def test_every_parser_reads_what_was_recorded_of_its_tool() -> None:
         ("xid/a.log", "NVRM: Xid (PCI:1:2): 79, x\n", Reading("", "no XID", "not read: NVRM: Xid (PCI:1:2): 79")),
         ("kubelet/podresources.json", "nothing\n", Reading("", "", "JSONDecodeError: ")),
         ("dra/a.yaml", "spec:\n  devices: 1\n", Reading("", "", "TypeError: ")),
+        (
+            "mco-lite/sample-a.yaml",
+            "kind: MachineConfig\nmetadata: {name: a}\nspec: {files: [{path: /boot/a}]}\n",
+            Reading("", "MachineConfig a", "spec.files[0].path '/boot/a' is refused"),
+        ),
+        ("mco-lite/sample-a.yaml", "kind: Other\n", Reading("", "", "no object is found")),
         ("nvidia-smi/a-L.txt", "MIG 1g.12 Device 0\n", Reading("", "1g.12", "no profiles: 1g.12")),
     ],
 )

@@ -41,7 +41,7 @@ SINCE = (
     *("maintenance_request", "maintenance_node", "node_isolation", "node_drain"),
     *(
         spec.name
-        for name in ("health", "remediation", "preflight", "shares", "sharing", "rollout")
+        for name in ("health", "remediation", "preflight", "shares", "sharing", "rollout", "updates")
         for spec in tables.PROJECTIONS[name]
     ),
 )

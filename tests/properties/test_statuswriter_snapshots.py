@@ -17,6 +17,14 @@ from gpuledger.edge.statuswriter.events.series import EVENT_AGE_MAX_S, Occurrenc
 from gpuledger.edge.statuswriter.objects import DesiredObject, Key
 from gpuledger.events.device import DevicePoolApplied, DeviceWithdrawn, MigInstance
 from gpuledger.events.envelope import Decoded
+from gpuledger.events.machine_config import (
+    MachineConfigPoolGone,
+    MachineConfigPoolWithdrawn,
+    MachineConfigRenderedWithdrawn,
+    NodeConfigChanged,
+    NodeConfigDrainFailed,
+    NodeConfigReported,
+)
 from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.events.node import (
     NodeBootstrapWithdrawn,
@@ -31,8 +39,9 @@ from gpuledger.events.pool import PoolGone, PoolReleased
 from gpuledger.events.settings import SettingNotInForce, SettingsChanged
 from gpuledger.ledger.api import Message
 from gpuledger.projection.fold import Fold
+from support.config_decisions import INTRODUCED, RENDERED, changed, configured, defined, rendered
 from support.dra_facts import allocated, device, published, released, withdrawn
-from support.events import GENERATION, START, SubjectFact, event, message, rows_of
+from support.events import START, SubjectFact, event, folded, message, rows_of
 from support.gpu_states import (
     CARD,
     INCOMPLETE,
@@ -71,6 +80,13 @@ FACTS: list[SubjectFact] = [
     (MODULE, ModulePrerequisiteChanged(met=True, reason="SurveyedByAgents")),
     (MODULE, ModulePrerequisiteChanged(met=False, reason="NodeFeatureDiscoveryMissing")),
     ("s1", published("p", [device("gpu-0"), device("gpu-1")], node=NODE)), ("s1", withdrawn()),
+    ("worker", defined()), ("worker", defined("p2", reboot_strategy="IfRequired")), ("worker", MachineConfigPoolGone()),
+    ("worker", RENDERED), ("worker", rendered("other")), ("worker", MachineConfigPoolWithdrawn()),
+    ("worker", MachineConfigRenderedWithdrawn(name=RENDERED.name)),
+    ("worker", changed(("Updating", "True", "NodesPending"))), ("worker", changed(("Updating", "False", "Done"))),
+    (NODE, configured()), (NODE, configured("Failed", reason="ApplyTimeout")), (NODE, NodeConfigChanged(uid="u2")),
+    (NODE, NodeConfigReported(state="error", error="disk full")), (NODE, NodeConfigReported(state="done")),
+    (NODE, NodeConfigDrainFailed(pool="worker", attempt=1)),
     ("team/c", allocated(("p", "gpu-0", None))), ("team/c", released()),
 ]  # fmt: skip
 
@@ -107,6 +123,10 @@ def _message(subject: str, data: Payload, source: str, number: int, sequence: in
     return message(one, sequence)._replace(recorded_ns=int(recorded.timestamp()) * 1_000_000_000)
 
 
+def new_fold() -> Fold:
+    return folded(DesiredProjection(), [], types=INTRODUCED)
+
+
 def state_of(fold: Fold) -> DesiredState:
     assert isinstance(fold.state, DesiredState)
     return fold.state
@@ -123,10 +143,10 @@ def fresh(state: DesiredState, now: datetime) -> list[Occurrence]:
 @given(RECORDS, st.data())
 def test_a_snapshot_at_any_position_leads_to_the_same_work(records: list[Recorded], data: st.DataObject) -> None:
     messages = log_of(records)
-    whole = Fold(DesiredProjection(), GENERATION)
+    whole = new_fold()
     whole.apply_all(messages)
     at = data.draw(st.integers(0, len(messages)), label="position")
-    begun = Fold(DesiredProjection(), GENERATION)
+    begun = new_fold()
     for one in messages[:at]:
         begun.apply(one)
         state_of(begun).take_occurrences()
@@ -145,20 +165,20 @@ def test_a_snapshot_at_any_position_leads_to_the_same_work(records: list[Recorde
 @given(RECORDS, st.lists(st.integers(1, 5), max_size=10))
 def test_what_is_fresh_is_young_however_it_is_taken(records: list[Recorded], sizes: list[int]) -> None:
     """The occurrences of each batch, as a leader takes them, are those that one finds later who starts there."""
-    messages, fold, announced = log_of(records), Fold(DesiredProjection(), GENERATION), list[Occurrence]()
+    messages, fold, announced = log_of(records), new_fold(), list[Occurrence]()
     start = 0
     for size in [*sizes, len(messages)]:
         fold.apply_all(messages[start : start + size])
         start += size
         announced += state_of(fold).take_occurrences()
-    later = Fold(DesiredProjection(), GENERATION)
+    later = new_fold()
     later.apply_all(messages)
     now = time_of_ns(messages[-1].recorded_ns) if messages else START
     assert [one for one in announced if is_fresh(one, now, EVENT_AGE_MAX_S)] == fresh(state_of(later), now)
 
 
 def test_there_are_no_more_young_occurrences_than_the_bound() -> None:
-    fold = Fold(DesiredProjection(), GENERATION)
+    fold = new_fold()
     fold.apply_all(log_of([Recorded(("w1-0", found("w1-0")[0][1]), 0, 0)]))
     (one,) = state_of(fold).take_occurrences()
     young = YoungOccurrences()

@@ -232,6 +232,12 @@ NOT_RUN: Final = (
         "gpuledger what-if strategy",
         "tests/integration/test_cli_what_if_strategy.py runs it on pods that were recorded",
     ),
+    NotRun(
+        "docs/kube-commands.md",
+        "gpuledger ",
+        "tests/integration/test_cli_machine_config.py and tests/integration/kube/test_cli_config_pools.py run them",
+        frozenset({"Machine configuration"}),
+    ),
     NotRun("docs/agent-credentials.md", "nsc ", "a program of NATS, which is not here"),
     NotRun(
         INSTALLING,

@@ -1,7 +1,8 @@
 """An API server that holds service accounts against RBAC, remembers what they ask, and somebody who runs their jobs.
 
-The token of an account is `<namespace>:<name>`. The embedded server lets everybody in as an administrator; here a
-request with such a token is made in the account's name, so that the roles that are installed decide about it.
+The token of an account is `<namespace>:<name>`, that of its pod on a node `<namespace>:<name>@<node>`. The embedded
+server lets everybody in as an administrator; here a request with such a token is made in the account's name, so that
+the roles that are installed decide about it.
 """
 
 import asyncio
@@ -36,6 +37,9 @@ VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DEL
 ADMIN = ""
 """Stands for the administrator among accounts."""
 
+POD_NODE = "node-of-pods"
+"""The node on which every pod runs."""
+
 JOB_MAX_S = 180.0
 """How long a job may take, which may wait for servers that are only starting."""
 
@@ -61,13 +65,15 @@ class AccountServer(ApiServer):
         self.refused: list[str] = []
 
     async def _routed(self, http: web.Request, warnings: list[str]) -> web.StreamResponse:
-        account = http.headers.get("Authorization", "").partition(" ")[2]
+        account, _, node = http.headers.get("Authorization", "").partition(" ")[2].partition("@")
         if not account:
             return await super()._routed(http, warnings)
         if (permission := permission_of(http)) is not None:
             self.requested[account].add(permission)
         headers = http.headers.copy()
         headers["Impersonate-User"] = f"system:serviceaccount:{account}"
+        if node:
+            headers["Impersonate-Extra-authentication.kubernetes.io%2Fnode-name"] = node
         try:
             response = await super()._routed(http.clone(headers=headers), warnings)
         except ApiError as error:
@@ -206,8 +212,7 @@ class Kubelet:
             return str(variable["value"])
         source = variable["valueFrom"]
         if "fieldRef" in source:
-            assert source["fieldRef"]["fieldPath"] == "metadata.namespace"
-            return namespace
+            return {"metadata.namespace": namespace, "spec.nodeName": POD_NODE}[source["fieldRef"]["fieldPath"]]
         reference = source["secretKeyRef"]
         secret = await self._client.get(SECRETS, reference["name"], namespace)
         return b64decode(secret["data"][reference["key"]]).decode()

@@ -29,7 +29,17 @@ Labels = frozenset[str] | None
 
 NONE: Final[frozenset[str]] = frozenset()
 FUNCTIONS: Final = frozenset(
-    {"absent", "avg_over_time", "clamp_max", "histogram_quantile", "increase", "label_join", "label_replace", "rate"}
+    {
+        "absent",
+        "avg_over_time",
+        "changes",
+        "clamp_max",
+        "histogram_quantile",
+        "increase",
+        "label_join",
+        "label_replace",
+        "rate",
+    }
     | {"max_over_time", "sum_over_time", "time", "vector"}
 )
 """Those whose labels `LabelCheck` can tell."""

@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
+import gpuledger.compose.machine_config_metrics
 import gpuledger.compose.up
 import gpuledger.edge.authcallout.metrics
 import gpuledger.edge.gateway.metrics  # noqa: F401 - so is this one
@@ -22,7 +23,11 @@ from gpuledger.agent.hardware.api import Survey
 from gpuledger.agent.metrics import AgentMetrics
 from gpuledger.agent.plugin.service import PluginCounts
 from gpuledger.api.conditions import MODULE_CONDITIONS, NodeConditionType
+from gpuledger.api.machine_config import AgentState, ConfigPoolConditionType
 from gpuledger.api.phases import DeviceState, PreparationPhase
+from gpuledger.configagent.agent import ConfigAgent
+from gpuledger.configagent.host import Host
+from gpuledger.configagent.metrics import ConfigAgentMetrics
 from gpuledger.edge.statuswriter.desired.state import DesiredState
 from gpuledger.edge.statuswriter.metrics import slices
 from gpuledger.edge.statuswriter.metrics.claimed_cards import ClaimedCards
@@ -30,6 +35,7 @@ from gpuledger.edge.statuswriter.metrics.gpu import GpuMetrics
 from gpuledger.runtime.telemetry import LOG_CHANGES
 from support.agent_metrics import EmptyOutbox
 from support.chart import WITH_SECRET, Object, render
+from support.config_agent import FakeApi, FakeSystemd, Reports, SteppingClock
 from support.paths import ROOT
 from support.promql_labels import Series
 
@@ -44,9 +50,9 @@ POD_TARGET: Final = frozenset({"job", "instance", "endpoint", "namespace", "pod"
 SERVICE_TARGET: Final = POD_TARGET | {"service"}
 
 VALUES: Final = {
-    "condition": {*NodeConditionType, *MODULE_CONDITIONS},
+    "condition": {*NodeConditionType, *MODULE_CONDITIONS, *ConfigPoolConditionType},
     "phase": set(PreparationPhase),
-    "state": set(DeviceState),
+    "state": {*DeviceState, *AgentState},
     "change": set(LOG_CHANGES),
 }
 """Labels of ours whose values are enumerations."""
@@ -68,6 +74,7 @@ MONITORED: Final = {
     **WITH_SECRET,
     "serviceMonitor": {"enabled": True, "labels": {"release": "prom"}},
     "agent": {"enabled": True, "nats": {"url": "tls://nats.example:4222"}},
+    "machineConfig": {"enabled": True},
 }
 """Values of the chart with everything that is scraped."""
 
@@ -87,6 +94,13 @@ def of_agent() -> Served:
     board = Board()
     board.put(survey=Survey(()))
     return dict(_samples(AgentMetrics(board, EmptyOutbox(), PluginCounts(), ReportCounts()).collect()))
+
+
+def of_config_agent() -> Served:
+    """What an agent of machine configuration serves."""
+    host = Host(Path("/"), Path("/nowhere"), FakeSystemd(), lambda: None, lambda: "boot")
+    agent = ConfigAgent("w1", host, FakeApi(), Reports(), SteppingClock())
+    return dict(_samples(ConfigAgentMetrics(agent).collect()))
 
 
 def of_exporters(folder: Path) -> Served:
@@ -109,6 +123,7 @@ def in_prometheus(recorded: Path | None = None) -> Series:
         **dict.fromkeys(OTHERS),
         **scraped(of_server(), chart.one("ServiceMonitor")),
         **scraped(of_agent(), chart.one("PodMonitor", "gpu-node-agent")),
+        **scraped(of_config_agent(), chart.one("PodMonitor", "machine-config-agent")),
         **{name: labels | plain[name] for name, labels in ours.items()},
     }
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from gpuledger.edge.kube.client import KubeClient
@@ -35,8 +36,23 @@ class FastClock:
             raise asyncio.CancelledError
 
 
+class SteadyClock(FastClock):
+    """Time that passes a hundred times as fast as real time, so that others can act meanwhile."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / 100)
+        self.time += timedelta(seconds=seconds)
+
+
 async def simulate(
-    client: KubeClient, ledger: Any, clock: FastClock, *, spec: FleetSpec, rates: Rates, speed: float
+    client: KubeClient,
+    ledger: Any,
+    clock: FastClock,
+    *,
+    spec: FleetSpec,
+    rates: Rates,
+    speed: float,
+    hosts: Path | None = None,
 ) -> None:
     """Run a fleet until the clock's end, or until cancelled."""
     with suppress(asyncio.CancelledError):
@@ -50,6 +66,7 @@ async def simulate(
                 speed=speed,
                 seed=1,
                 rates=rates,
+                hosts=hosts,
             )
 
 

@@ -37,6 +37,7 @@ from gpuledger.domain.devices import nodes
 from gpuledger.domain.dra import rows as availability
 from gpuledger.domain.health import rows as health
 from gpuledger.domain.inventory import facts as inventory_facts
+from gpuledger.domain.machineconfig import history_rows as updates
 from gpuledger.domain.machineconfig import rows as rollout
 from gpuledger.domain.maintenance import rows as maintenance
 from gpuledger.domain.pools import rows as pools
@@ -68,6 +69,7 @@ PROJECTIONS: dict[str, tuple[TableSpec[Any], ...]] = {
     "incidents": health.SPECS,
     "preflight": preflight.SPECS,
     "shares": shares.SPECS,
+    "updates": updates.SPECS,
     "pools": pools.SPECS,
     "seals": seals.SPECS,
     "health": quarantine.SPECS,
@@ -89,6 +91,7 @@ SECONDARY_INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
     "incident": (("incident",), ("device",)),
     "preflight_check": (("pod",),),
     "shared_pod": (("pod",),),
+    "machine_config_update": (("pool",),),
 }
 """Few, because every row flushed pays for them. Named as PostgreSQL would name them, as copies of a table are."""
 
@@ -129,6 +132,8 @@ OPEN = {
     "shared_pod_fact": "uid",
     "shared_allocation": "uid",
     "shared_checkpoints_history": "node",
+    "machine_config_rollout": "pool",
+    "machine_config_update": "node",
 }
 """A column, mostly of the key, of an index that has the rows alone that have not retired."""
 

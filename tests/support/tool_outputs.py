@@ -23,18 +23,22 @@ from gpuledger.agent.heartbeat import HeartbeatTracker, Samples, read_scrape
 from gpuledger.agent.kubelet.allocations import allocations
 from gpuledger.agent.kubelet.podresources_pb2 import ListPodResourcesResponse
 from gpuledger.agent.plugin.cdi import CdiFolders
+from gpuledger.api.kinds import RENDERED_MACHINE_CONFIGS
 from gpuledger.api.mig_profile import MigProfile
 from gpuledger.api.phases import DRIVER_STEP, PLUGIN_STEP, TOOLKIT_STEP
 from gpuledger.domain.bootstrap.observations import verdict_when_failed
 from gpuledger.domain.inventory.labels import CARD_MEMORY_MIB_MAX, hardware_facts
-from gpuledger.edge.watchers.decide import ObjectPart
-from gpuledger.edge.watchers.resources import claims, slices
+from gpuledger.domain.machineconfig.rendered_object import RenderedObjectError, read_object
+from gpuledger.edge.watchers.decide import AnyKind, ObjectPart
+from gpuledger.edge.watchers.resources import claims, machineconfigpools, machineconfigs, slices
 from gpuledger.edge.watchers.resources.pod_progress import progress_of
 from gpuledger.healthreports.healthevents_pb2 import HealthEvents
 from gpuledger.healthreports.translate import ReportContext, translate
 
 MEMORY_MIB_MIN: Final = 1024
 """No card that anybody puts into a cluster has less."""
+
+WATCHED: Final[dict[str, AnyKind]] = {one.resource.kind: one for one in (machineconfigs.KIND, machineconfigpools.KIND)}
 
 _LABEL: Final = re.compile(r'"?(nvidia\.com/[\w.+-]+)"?\s*[=:]\s*"?([^"\s,]*)"?')
 _LEFT_OUT: Final = re.compile(r"^ *(?:- )?(?:\$ |\.\.\.).*$", re.MULTILINE)
@@ -195,6 +199,25 @@ def _xids(name: str, text: str) -> Reading:
     return Reading(name, ", ".join(map(str, numbers)) or "no XID", f"not read: {unread[0]}" if unread else "")
 
 
+def _machine_configs(name: str, text: str) -> Reading:
+    """Manifests of MCO Lite: every MachineConfig and pool is understood whole, and what they have is rendered."""
+    documents = [one for one in yaml.safe_load_all(text) if one]
+    parts = [(one, WATCHED[one["kind"]].read(one)) for one in documents if one["kind"] in WATCHED]
+    problems = [problem for _, part in parts for problem in part.problems]
+    found = [f"{one['kind']} {part.subject}" for one, part in parts]
+    rendered = (one for one in documents if one["kind"] == RENDERED_MACHINE_CONFIGS.kind)
+    found += [f"{one['kind']} {one['metadata']['name']}: {_hash_of(one)}" for one in rendered]
+    return Reading(name, ", ".join(found), "; ".join(problems) or ("" if found else "no object is found"))
+
+
+def _hash_of(rendered: dict[str, Any]) -> str:
+    """Whether the content has the hash that the object says; those of documentation are made up."""
+    try:
+        return read_object(rendered).config_hash
+    except RenderedObjectError:
+        return "its hash is made up"
+
+
 def _health_events(name: str, text: str) -> Reading:
     """Health events as NVSentinel logs or exports them; the documents around them differ."""
     try:
@@ -268,6 +291,8 @@ PARSERS: Final[dict[tuple[str, str], Callable[[str, str], Reading]]] = {
     ("dra", "*.yaml"): _dra_objects,
     ("nvidia-smi", "*-L.txt"): _profiles,
     ("nvidia-smi", "mig-*.txt"): _profiles,
+    ("mco-lite", "sample-*.yaml"): _machine_configs,
+    ("mco-lite", "scenario-*-manifest.yaml"): _machine_configs,
     ("nvsentinel", "*.json"): _health_events,
     ("nvsentinel", "*.jsonl"): _health_events,
 }

@@ -13,12 +13,18 @@ from gpuledger.api.kinds import (
     Resource,
 )
 from gpuledger.api.labels import LABEL_DETECTED, POOL_FINALIZER
+from gpuledger.api.machine_config import ANNOTATION_CURRENT, ANNOTATION_DESIRED, ANNOTATION_POOL
 from gpuledger.edge.kube.client import KubeClient
 from support.kube_fleet import create
 
 THEIR_FINALIZER = "example.com/theirs"
 THEIRS = "theirs"
 """The name of what others have."""
+
+CONFIGURED = {ANNOTATION_POOL: "worker", ANNOTATION_DESIRED: "rendered-worker-1"}
+"""What a Node has that is configured; without gpuledger's ownership by another controller."""
+
+REPORTED = {ANNOTATION_CURRENT: "rendered-worker-1", "example.com/theirs": "yes"}
 
 CARD = {"resource": {"unit": "Card"}}
 POD = {
@@ -42,6 +48,9 @@ async def leave_behind(client: KubeClient, namespace: str) -> None:
         await create(client, DAEMON_SETS, {"metadata": daemon_set, "spec": spec})
     for name, labels in (("gpus", {LABEL_DETECTED: "true", "example.com/theirs": "true"}), ("cpu", {"a": "b"})):
         await create(client, NODES, {"metadata": {"name": name, "labels": labels}})
+    await client.apply(NODES, {"metadata": {"name": "gpus", "annotations": CONFIGURED}})
+    await client.apply(NODES, {"metadata": {"name": "gpus", "annotations": REPORTED}}, field_manager="agent")
+    await client.apply(NODES, {"metadata": {"name": "cpu", "annotations": CONFIGURED}}, field_manager=THEIRS)
     for name in (CA_SECRET, CONTROLLER_TLS_SECRET, THEIRS):
         await create(client, SECRETS, {"metadata": {"name": name, "namespace": namespace}})
 

@@ -151,6 +151,10 @@ it without.
 - name: GPULEDGER_RUNTIME_PROXY_DIR
   value: {{ . | quote }}
 {{- end }}
+{{- if .Values.machineConfig.enabled }}
+- name: GPULEDGER_CONFIG_FACTS_DIR
+  value: {{ include "gpuledger.configReports" . | quote }}
+{{- end }}
 {{- with $agent.devicesDirectory }}
 - name: GPULEDGER_DEVICES_DIR
   value: {{ . | quote }}
@@ -271,6 +275,10 @@ readinessProbe:
 - name: runtime-proxy
   mountPath: {{ . }}
 {{- end }}
+{{- if .Values.machineConfig.enabled }}
+- name: machine-config
+  mountPath: {{ include "gpuledger.configReports" . }}
+{{- end }}
 {{- with $agent.devicesDirectory }}
 - name: declared-devices
   mountPath: {{ . }}
@@ -336,6 +344,10 @@ readinessProbe:
 {{- with $agent.runtimeProxyDirectory }}
 - name: runtime-proxy
   hostPath: {path: {{ . }}, type: DirectoryOrCreate}
+{{- end }}
+{{- if .Values.machineConfig.enabled }}
+- name: machine-config
+  hostPath: {path: {{ include "gpuledger.configReports" . }}, type: DirectoryOrCreate}
 {{- end }}
 {{- with $agent.devicesDirectory }}
 - name: declared-devices

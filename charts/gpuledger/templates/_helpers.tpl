@@ -54,7 +54,7 @@ because any other one ends with a nil pointer.
 */}}
 {{- define "gpuledger.checkDefaults" -}}
 {{- $values := .Values -}}
-{{- range list "admission" "agent" "components" "dashboards" "drain" "export" "healthGateway" "logArchive" "logProof" "nats" "objects" "partitions" "postgresql" "preflight" "presets" "processes" "progressDeadlineSeconds" "prometheusRule" "quarantine" "remediation" "restrictedAccess" "settings" "sharing" }}
+{{- range list "admission" "agent" "components" "dashboards" "drain" "export" "healthGateway" "logArchive" "logProof" "machineConfig" "nats" "objects" "partitions" "postgresql" "preflight" "presets" "processes" "progressDeadlineSeconds" "prometheusRule" "quarantine" "remediation" "restrictedAccess" "settings" "sharing" }}
 {{- if not (hasKey $values .) }}
 {{- fail (printf "the values lack the defaults of %s, because they are those of an earlier chart (--reuse-values). Upgrade with --reset-then-reuse-values." .) }}
 {{- end }}

@@ -10,6 +10,7 @@ A pod template that runs gpuledger, for the Deployment and for every job. Call w
   container   additional fields of the container, as text
   pod         additional fields of the pod, as text
   affinity    where the pod may run, as text, unless the values say so
+  tolerations which taints it tolerates beside those that the values say, as text
   init        the arguments of an init container that is as the container
   mounts      additional mounts, as text
   volumes     additional volumes, as text
@@ -60,9 +61,14 @@ spec:
   nodeSelector:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- with $values.tolerations }}
+  {{- if or $values.tolerations .tolerations }}
   tolerations:
+    {{- with $values.tolerations }}
     {{- toYaml . | nindent 4 }}
+    {{- end }}
+    {{- with .tolerations }}
+    {{- . | nindent 4 }}
+    {{- end }}
   {{- end }}
   {{- if $values.affinity }}
   affinity:

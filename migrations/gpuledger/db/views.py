@@ -48,6 +48,9 @@ REPORTS = (
     "packing",
     "fragmentation",
     "oversubscription",
+    "config-rollouts",
+    "config-updates",
+    "config-drift",
 )
 """The reports by the names a person uses."""
 
@@ -120,6 +123,9 @@ _FILES = (
     "packing",
     "fragmentation",
     "oversubscription",
+    "config_updates",
+    "config_rollouts",
+    "config_drift",
     "installations_at",
     *(name for name in FUNCTIONS_AT if name != "installations_at"),
     "grants",

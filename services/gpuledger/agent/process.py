@@ -49,6 +49,7 @@ from gpuledger.runtime.tasks import run_until_stopped
 from gpuledger.runtime.telemetry import configure_logging
 from gpuledger.runtime.telemetry_http import ListenError, serving
 from gpuledger.runtimefacts.folder import FactsFolder
+from gpuledger.runtimefacts.types import CONFIG_AGENT
 
 OK, FAILED, USAGE, BUSY = 0, 1, 2, 5
 """Exit codes, with the meaning that they have for every command."""
@@ -200,9 +201,14 @@ def _gateway(
 
 
 def _runtime_facts(settings: AgentSettings, board: Board, outbox: Outbox) -> tuple[Part, ...]:
-    """The part that records what a runtime proxy leaves, where the settings name the folder for that."""
-    folder = settings.runtime_proxy
-    return () if folder is None else (RuntimeFacts(settings.node, outbox, FactsFolder(folder), board),)
+    """The parts that record what other processes of the node leave, where the settings name their folders."""
+    proxy, config = settings.runtime_proxy, settings.config_facts
+    parts: tuple[Part, ...] = ()
+    if proxy is not None:
+        parts += (RuntimeFacts(settings.node, outbox, FactsFolder(proxy), board),)
+    if config is not None:
+        parts += (RuntimeFacts(settings.node, outbox, FactsFolder(config), source=CONFIG_AGENT),)
+    return parts
 
 
 def _plugin_settings(kubelet: KubeletSettings) -> PluginSettings:

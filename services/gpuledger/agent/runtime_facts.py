@@ -1,7 +1,8 @@
-"""Runtime facts: the part that records what the node's runtime proxy left for the agent, and removes it.
+"""Runtime facts: the part that records what another process of the node left for the agent, and removes it.
 
-The proxy works while the agent is away, so its facts wait as files (`gpuledger.runtimefacts.folder`). A fact is
-recorded once: the files of a batch are named in the same transaction as its facts, and removed after it.
+The runtime proxy and the agent of machine configuration work while this agent is away, so their facts wait as files
+(`gpuledger.runtimefacts.folder`), for each process in a folder of its own. A fact is recorded once: the files of a
+batch are named in the same transaction as its facts, and removed after it.
 """
 
 import asyncio
@@ -19,20 +20,21 @@ from gpuledger.events.shares import NodeDevicesAllocated
 from gpuledger.runtime.clock import Sleep
 from gpuledger.runtimefacts.errors import FactsFolderError, UnreadableFactError
 from gpuledger.runtimefacts.folder import FactsFolder
-from gpuledger.runtimefacts.types import FACT_TYPES, node_document
+from gpuledger.runtimefacts.types import RUNTIME_PROXY, FactSource, node_document
 
 POLL_PERIOD_S: Final = 1.0
 STUCK_AFTER_S: Final = 60.0
 BATCH_MAX: Final = 50
-STATE_KEY: Final = "runtime facts"
 
 log = structlog.get_logger("gpuledger.agent")
 
 
 class RuntimeFacts(BasePart):
-    """Records the runtime proxy's facts, and tells it of the node's devices; see `gpuledger.agent.part.Part`."""
+    """Records the facts of a process; see `gpuledger.agent.part.Part`.
 
-    name = "runtime facts"
+    With a `board`, it leaves the node's devices in the folder as well.
+    """
+
     stuck_after_s = STUCK_AFTER_S
 
     def __init__(
@@ -40,7 +42,8 @@ class RuntimeFacts(BasePart):
         node: str,
         store: DurableStore,
         folder: FactsFolder,
-        board: Board,
+        board: Board | None = None,
+        source: FactSource = RUNTIME_PROXY,
         *,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
@@ -48,12 +51,14 @@ class RuntimeFacts(BasePart):
         self._store = store
         self._folder = folder
         self._board = board
+        self._source = source
+        self.name = source.part
         self._sleep = sleep
         self._written: object = None
 
     async def run(self, record: Recorder) -> None:  # noqa: ARG002 - it records together with its state
         """Poll until cancelled."""
-        recorded = orjson.loads(self._store.get(STATE_KEY) or b"[]")
+        recorded = orjson.loads(self._store.get(self.name) or b"[]")
         while True:
             is_idle = True
             try:
@@ -76,9 +81,9 @@ class RuntimeFacts(BasePart):
         facts = await asyncio.to_thread(self._read, names)
         size = sum(len(one.data.model_dump_json()) for one in facts)
         if not (self._store.is_durable and self._store.has_room(len(facts), size)):
-            self.set_trouble("The agent's spool takes no more events; facts of the runtime proxy wait on the disk.")
+            self.set_trouble(f"The agent's spool takes no more events; facts of {self._source.name} wait on the disk.")
             return []
-        await self._store.record_with(facts, STATE_KEY, orjson.dumps(names))
+        await self._store.record_with(facts, self.name, orjson.dumps(names))
         self.set_trouble(None)
         return names
 
@@ -88,15 +93,19 @@ class RuntimeFacts(BasePart):
         for name in names:
             try:
                 stored = self._folder.read(name)
-                if stored.type not in FACT_TYPES:
-                    raise UnreadableFactError(f"{name} is of the type {stored.type!r}, which no runtime proxy has.")
+                if stored.type not in self._source.types:
+                    raise UnreadableFactError(
+                        f"{name} is of the type {stored.type!r}, which {self._source.name} has not."
+                    )
                 facts.append(AgentFact(self._node, registry.decode(stored.type, stored.data), stored.time))
             except (UnreadableFactError, EventError) as error:
-                log.warning("a fact of the runtime proxy is left out", file=name, reason=str(error))
+                log.warning("a fact is left out", source=self._source.name, file=name, reason=str(error))
         return facts
 
     async def _leave_lists(self) -> None:
-        """Leave what the node shares for the proxy, once that is known and whenever it changes."""
+        """Leave what the node shares for the process, once that is there and whenever it changes."""
+        if self._board is None:
+            return
         shared, pods = self._board.state.shared, self._board.state.allocated
         if shared is not None and (shared, pods) != self._written:
             document = node_document(shared, NodeDevicesAllocated(pods=pods))

@@ -39,6 +39,7 @@ SPOOL_EVENTS: Final = "GPULEDGER_SPOOL_EVENTS"
 SPOOL_MIB: Final = "GPULEDGER_SPOOL_MIB"
 RUNTIME_PROXY_DIR: Final = "GPULEDGER_RUNTIME_PROXY_DIR"
 DEVICES_DIR: Final = "GPULEDGER_DEVICES_DIR"
+CONFIG_FACTS_DIR: Final = "GPULEDGER_CONFIG_FACTS_DIR"
 
 NATS_SCHEMES: Final = frozenset({"nats", "tls", "ws", "wss"})
 EXPORTER_SCHEMES: Final = frozenset({"http", "https"})
@@ -109,7 +110,8 @@ class AgentSettings:
     """All settings of an agent; `health.classes` parses `xid_classes`.
 
     `runtime_proxy` is the folder that the node's runtime proxy shares, None: there is no such proxy; `devices` the one
-    whose files declare devices, None: none does.
+    whose files declare devices, None: none does; `config_facts` the one in which the node's agent of machine
+    configuration leaves its reports, None: there is no such agent.
     """
 
     node: str
@@ -124,6 +126,7 @@ class AgentSettings:
     xid_classes: str
     runtime_proxy: Path | None = None
     devices: Path | None = None
+    config_facts: Path | None = None
 
 
 def read_agent_settings(environ: Mapping[str, str]) -> AgentSettings:
@@ -148,6 +151,7 @@ def read_agent_settings(environ: Mapping[str, str]) -> AgentSettings:
         environ.get(XID_CLASSES, ""),
         _folder(environ, RUNTIME_PROXY_DIR),
         _folder(environ, DEVICES_DIR),
+        _folder(environ, CONFIG_FACTS_DIR),
     )
 
 

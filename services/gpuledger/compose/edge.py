@@ -63,6 +63,9 @@ from gpuledger.tools.simulation.service import run as simulate
 EMBEDDED_LISTEN = "127.0.0.1:0"
 """Where the webhooks of the embedded API server listen."""
 
+HOSTS = "hosts"
+"""The folder of a data directory with the files of simulated nodes' hosts, by node."""
+
 StartKube = Callable[[], AbstractAsyncContextManager[Path]]
 """Serves the embedded API for the length of the block; gives the kubeconfig with which clients find it."""
 
@@ -247,7 +250,7 @@ def _edge(
     if extender is not None:
         work.append(run_extender(extender))
     if parts.fleet is not None:
-        work.append(_simulate(parts.fleet, client, parts, followed))
+        work.append(_simulate(parts.fleet, client, parts, followed, settings.data_dir / HOSTS))
         if extender is not None and sharing.scheduler is not None:
             work.append(SharingScheduler(client, extender.url, sharing.scheduler, system_clock).run())
     return Edge(kubeconfig, writer, nodes, remediator, webhooks, preflight, extender, work, followed)
@@ -259,7 +262,9 @@ def untouched_namespaces(settings: Settings) -> tuple[str, ...]:
     return (*settings.untouched_namespaces, settings.components.namespace, *own)
 
 
-async def _simulate(fleet: FleetOptions, client: KubeClient, parts: EdgeParts, followed: FollowedLog) -> None:
+async def _simulate(
+    fleet: FleetOptions, client: KubeClient, parts: EdgeParts, followed: FollowedLog, hosts: Path
+) -> None:
     await followed.wait_through_absences()
     await simulate(
         fleet.spec,
@@ -271,6 +276,7 @@ async def _simulate(fleet: FleetOptions, client: KubeClient, parts: EdgeParts, f
         seed=fleet.seed,
         database_url=parts.database_url,
         names=parts.sharing,
+        hosts=hosts,
     )
 
 

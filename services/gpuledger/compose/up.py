@@ -5,7 +5,6 @@ Embedded servers that cannot be restarted end it. This module never starts a ser
 factories.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -13,23 +12,16 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from gpuledger.api.sharing import SharingNames
-from gpuledger.compose.certificate_metrics import measure_certificates, watched_files
 from gpuledger.compose.closing import ClosingService
 from gpuledger.compose.edge import Edge, EdgeParts, FleetOptions, StartKube, kube_edge
 from gpuledger.compose.joining import cluster_to_join, remember
-from gpuledger.compose.log_metrics import measure_log
+from gpuledger.compose.measures import measures
+from gpuledger.compose.migrating import migrate_apart
 from gpuledger.compose.preflight import PreflightService
-from gpuledger.compose.quarantine_metrics import measure_quarantine
-from gpuledger.compose.remediation_metrics import measure_remediation
 from gpuledger.compose.snapshots import SnapshotService, snapshots_of
-from gpuledger.compose.source_metrics import measure_sources
 from gpuledger.db.locks import EDGE_LOCKS, EXPORT_LOCK, LockHolder
-from gpuledger.db.migrate import migrate
-from gpuledger.deciders.health.projection import HealthProjection
-from gpuledger.deciders.remediation.projection import RemediationProjection
 from gpuledger.deciders.rollout.projection import NOWHERE, RolloutProjection
 from gpuledger.deciders.seals.projection import SealsProjection
-from gpuledger.deciders.sources.projection import SourcesProjection
 from gpuledger.edge.export.service import Exporter
 from gpuledger.edge.kube.kubeconfig import ClusterName
 from gpuledger.edge.watchers.metrics import refused_objects
@@ -191,15 +183,7 @@ async def serve(settings: Settings, options: UpOptions, local: LocalServers, rep
         kubeconfig = edge.kubeconfig if edge else None
         rules = await _first_rules(ledger, options.fleet)
         endpoints = UpEndpoints(servers.nats_url, servers.database_url, url, kubeconfig, cluster, rules)
-        measuring = [measure_certificates(watched_files(servers.nats_identity, servers.database_url))]
-        if options.runs(SourcesProjection.name):
-            measuring.append(measure_sources(servers.database_url))
-        if options.runs(HealthProjection.name):
-            measuring.append(measure_quarantine(servers.database_url))
-        if options.runs(RemediationProjection.name):
-            measuring.append(measure_remediation(servers.database_url))
-        if options.runs(SealsProjection.name):
-            measuring.append(measure_log(ledger, servers.database_url))
+        measuring = measures(options.runs, servers.nats_identity, servers.database_url, ledger)
         taking = _taking(settings, options, servers, ledger)
         work = [*supervision.work(), *measuring, *taking, *servers.work, *(edge.work if edge else ())]
         work += [exporter.run()] if exporter else []
@@ -298,12 +282,12 @@ async def _report_up(reports: Reports, endpoints: UpEndpoints) -> None:
 @asynccontextmanager
 async def _servers(settings: Settings, local: LocalServers) -> AsyncIterator[DataServers]:
     if settings.servers is not None:
-        await asyncio.to_thread(migrate, settings.servers.database_url)
         given = settings.servers
+        await migrate_apart(given.database_url)
         yield DataServers(given.nats_url, given.database_url, [], given.nats_identity, given.nats_replicas)
         return
     async with local.data() as servers:
-        await asyncio.to_thread(migrate, servers.database_url)
+        await migrate_apart(servers.database_url)
         try:
             yield servers
         finally:

@@ -15,6 +15,9 @@ from gpuledger.domain.fact import Fact, Touched
 from gpuledger.domain.health import fold as health
 from gpuledger.domain.health.rows import SPECS as HEALTH_SPECS
 from gpuledger.domain.health.rows import Health
+from gpuledger.domain.machineconfig import history as updates
+from gpuledger.domain.machineconfig.history_rows import SPECS as UPDATES_SPECS
+from gpuledger.domain.machineconfig.history_rows import ConfigUpdates
 from gpuledger.domain.preflight import results as preflight
 from gpuledger.domain.preflight import results_gangs as gangs
 from gpuledger.domain.preflight.results_rows import SPECS as PREFLIGHT_SPECS
@@ -149,6 +152,16 @@ class SharesProjection(Projection):
         return sharing.touched(state, fact)
 
 
+class UpdatesProjection(Projection):
+    """Rollouts of machine configurations and updates of nodes, from what the service `rollout` decides."""
+
+    name = "updates"
+    version = 1
+    specs = UPDATES_SPECS
+    handlers = updates.HANDLERS
+    state_class = ConfigUpdates
+
+
 class EventIndexProjection(Projection):
     """Where the events about devices, nodes, pools and names that share a subject stand, and some events, by name."""
 
@@ -182,5 +195,6 @@ def read_models() -> list[Projection]:
         IncidentsProjection(),
         PreflightProjection(),
         SharesProjection(),
+        UpdatesProjection(),
         EventIndexProjection(),
     ]

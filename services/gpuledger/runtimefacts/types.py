@@ -1,7 +1,8 @@
-"""Which facts the runtime proxy may hand to the agent, and what the agent hands to the proxy. Pure."""
+"""Which facts other processes of a node may hand to the agent, and what the agent hands to the runtime proxy. Pure."""
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from gpuledger.events.machine_config import NodeConfigReported
 from gpuledger.events.runtime import (
     NodeContainerDevicesInjected,
     NodeContainerDevicesRefused,
@@ -10,10 +11,26 @@ from gpuledger.events.runtime import (
 from gpuledger.events.shares import NodeDevicesAllocated
 from gpuledger.events.sharing import NodeDevicesShared
 
-FACT_TYPES: Final = frozenset(
-    {NodeContainerDevicesInjected.TYPE, NodeContainerDevicesRefused.TYPE, NodeGpuCheckpointsObserved.TYPE}
+
+class FactSource(NamedTuple):
+    """A process that leaves facts. `part` is what records them in the agent, `types` all that it may leave.
+
+    The agent records nothing else that it finds in the folder of that process.
+    """
+
+    name: str
+    part: str
+    types: frozenset[str]
+
+
+RUNTIME_PROXY: Final = FactSource(
+    "the runtime proxy",
+    "runtime facts",
+    frozenset({NodeContainerDevicesInjected.TYPE, NodeContainerDevicesRefused.TYPE, NodeGpuCheckpointsObserved.TYPE}),
 )
-"""The agent records nothing else that it finds in the folder."""
+CONFIG_AGENT: Final = FactSource(
+    "the agent of machine configuration", "config facts", frozenset({NodeConfigReported.TYPE})
+)
 
 SHARED: Final = "shared"
 ALLOCATED: Final = "allocated"

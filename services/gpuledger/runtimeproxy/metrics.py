@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from gpuledger.runtime.node_process import RegisteredCollector
+from gpuledger.runtimefacts.stored import StoredFacts
 from gpuledger.runtimeproxy.creation import ContainerCreation
-from gpuledger.runtimeproxy.facts import StoredFacts
 from gpuledger.runtimeproxy.traffic import Traffic
 
 PREFIX = "gpuledger_runtime_proxy"

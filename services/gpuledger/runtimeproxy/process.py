@@ -15,10 +15,10 @@ from gpuledger.runtime.tasks import run_until_stopped
 from gpuledger.runtime.telemetry import configure_logging
 from gpuledger.runtime.telemetry_http import Health, ListenError, serving
 from gpuledger.runtimefacts.folder import FactsFolder, NodeFile
+from gpuledger.runtimefacts.stored import StoredFacts
 from gpuledger.runtimefacts.types import read_node_document
 from gpuledger.runtimeproxy.creation import ContainerCreation
 from gpuledger.runtimeproxy.errors import RuntimeProxyError, SocketInUseError
-from gpuledger.runtimeproxy.facts import StoredFacts
 from gpuledger.runtimeproxy.metrics import ProxyMetrics
 from gpuledger.runtimeproxy.node_view import NodeView, node_view
 from gpuledger.runtimeproxy.running import RunningContainers

@@ -1,18 +1,21 @@
-"""The timeline of a device, node or pool: its events in the ledger, contradictions, and the Events of Kubernetes."""
+"""The timeline of a device, node or pool of any kind: its events, contradictions, and the Events of Kubernetes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from gpuledger.api.kinds import GPU_DEVICES, GPU_NODE_STATES, NODES
+from gpuledger.api.kinds import GPU_DEVICES, GPU_NODE_STATES, MACHINE_CONFIG_POOLS, NODES
 from gpuledger.api.pool_ref import PoolRef
 from gpuledger.db.engine import AsyncConnection
 from gpuledger.domain.devices.fold import CONTRADICTION, INSTALLATION
 from gpuledger.domain.fact import time_of_ns
 from gpuledger.domain.inventory.state import GPU_DEVICE
+from gpuledger.domain.machineconfig.history_rows import UPDATE
 from gpuledger.events.device import DeviceAssignmentChanged, DeviceBreakGlassUsed, DeviceStateChanged
+from gpuledger.events.machine_config import MachineConfigPoolChanged, NodeConfigChanged, NodeConfigDrainFailed
 from gpuledger.events.position import ORIGIN, Generations, Position, order
 from gpuledger.tools.cluster import KubeEvent
+from gpuledger.tools.machineconfig.sentences import with_sentence
 from gpuledger.tools.queries.backend import Backend, bring_current, named_projections, one_session, read
 from gpuledger.tools.queries.devices import (
     RecordedEvent,
@@ -61,6 +64,12 @@ async def pool_timeline(backend: Backend, name: PoolName) -> Timeline:
         return await _pool_timeline(shared, name)
 
 
+async def config_pool_timeline(backend: Backend, name: str) -> Timeline:
+    """The events of a MachineConfigPool, and what was decided about the nodes that it updated."""
+    async with one_session(backend, SESSION) as shared:
+        return await _config_pool_timeline(shared, name)
+
+
 async def _device_timeline(backend: Backend, name: str) -> Timeline:
     await bring_current(backend, named_projections(["devices"]))
     found = await identify(backend, name)
@@ -100,6 +109,28 @@ async def _pool_timeline(backend: Backend, name: PoolName) -> Timeline:
     return Timeline(event_rows(backend, events), [(PoolRef.parse(pool).kind, name.name)])
 
 
+async def _config_pool_timeline(backend: Backend, name: str) -> Timeline:
+    await bring_current(backend, named_projections(["updates"]))
+
+    async def ask(connection: AsyncConnection) -> list[RowDict]:
+        return await rows_where(connection, UPDATE, {"pool": name}, newest=["begun_at"])
+
+    updates = await read(backend, ask, application_name=SESSION)
+    nodes = list(dict.fromkeys(str(row["node"]) for row in updates))
+    rows = event_rows(backend, await recorded_events(backend, MachineConfigPoolChanged.AGGREGATE, name))
+    of_nodes = await recorded_events_of_each(backend, "node", nodes[:DEVICES_MAX])
+    for events in of_nodes.values():
+        rows += event_rows(backend, (one for one in events if _is_of_config_pool(one, name)))
+    if len(nodes) > DEVICES_MAX:
+        backend.reporter.message(f"It updated {len(nodes)} nodes; the events of {DEVICES_MAX} are shown.")
+    return Timeline(rows, [(MACHINE_CONFIG_POOLS.kind, name)])
+
+
+def _is_of_config_pool(one: RecordedEvent, pool: str) -> bool:
+    data = one.event.data
+    return isinstance(data, NodeConfigChanged | NodeConfigDrainFailed) and data.pool == pool
+
+
 def in_order(rows: Iterable[RowDict]) -> list[RowDict]:
     """By time; rows with the same time by position, after those that are not in the log."""
     return sorted(rows, key=_when)
@@ -121,7 +152,7 @@ def _event_row(one: RecordedEvent, generations: Generations) -> RowDict:
     event, payload = one.event, one.event.data
     data = payload.model_dump(mode="json", exclude_none=True)
     slot = data.pop("slot", None)
-    detail = {key: value for key, value in data.items() if value is not False}
+    detail = with_sentence(payload, {key: value for key, value in data.items() if value is not False})
     return _row(event.time, payload.EVENT, f"{payload.AGGREGATE}/{event.subject}", detail, slot, event.source) | {
         "position": str(generations.position(one.sequence)),
         "recorded_at": event.recorded_at or time_of_ns(one.recorded_ns),

@@ -26,11 +26,13 @@ from gpuledger.api.kinds import (
     shared_devices,
 )
 from gpuledger.api.labels import LABEL_DETECTED, POOL_FINALIZER
+from gpuledger.api.machine_config import DESIRED_ANNOTATIONS, OBSERVED_ANNOTATIONS
 from gpuledger.api.sharing import SharingNames
 from gpuledger.edge.admission.webhook_configuration import CONFIGURATIONS as ADMISSION
 from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import ConflictError, InvalidError, KubeError, NotFoundError
 from gpuledger.edge.preflight.webhook_configuration import CONFIGURATIONS as PREFLIGHT
+from gpuledger.edge.statuswriter.fields import config_annotations
 from gpuledger.edge.statuswriter.node_resources import ALWAYS_OURS
 from gpuledger.edge.statuswriter.objects import NAMES
 from gpuledger.edge.webhooks.certificates.rotation import remove_webhooks
@@ -58,7 +60,7 @@ class Uninstalled(NamedTuple):
     """What was removed, the pools whose finalizer was, and how many pools remain; pools as `NAMESPACE/NAME`.
 
     `servers` are those that the release brought, if any, and `nodes` counts those that lost our label. `sharing` counts
-    those that share nothing any more.
+    those that share nothing any more, `configured` those that are configured no more; their files stay as they are.
     """
 
     removed: tuple[str, ...]
@@ -67,6 +69,7 @@ class Uninstalled(NamedTuple):
     servers: BundledServers | None = None
     nodes: int = 0
     sharing: int = 0
+    configured: int = 0
 
 
 async def uninstall(
@@ -89,7 +92,8 @@ async def uninstall(
     names = [_name(pool) for (_, pool), was_released in zip(found, released, strict=True) if was_released]
     unlabelled = await _unlabel(client, at_once)
     shared = await _unshare(client, at_once, sharing)
-    return Uninstalled(tuple(removed), tuple(names), len(found), servers, unlabelled, shared)
+    configured = await _release_configured(client, at_once)
+    return Uninstalled(tuple(removed), tuple(names), len(found), servers, unlabelled, shared, configured)
 
 
 async def remove_hooks(client: KubeClient, services: Iterable[WebhookService] = WebhookService) -> list[str]:
@@ -108,6 +112,8 @@ def report(done: Uninstalled) -> Iterator[str]:
         yield f"Removed from {done.nodes} Nodes: the label {LABEL_DETECTED}."
     if done.sharing:
         yield f"Removed from {done.sharing} Nodes: the resources and the model of shared devices; and their Devices."
+    if done.configured:
+        yield f"Removed from {done.configured} Nodes: the annotations of their configuration; what it made there stays."
     if done.released:
         yield f"Released, so that they can be deleted: {', '.join(done.released)}."
     yield f"Remaining in Kubernetes: {done.pools} pools, the CRDs with all objects of their kinds, the NodeFeatureRule,"
@@ -140,6 +146,30 @@ async def _unlabel(client: KubeClient, at_once: asyncio.Semaphore) -> int:
 
     await asyncio.gather(*map(unlabel, nodes))
     return len(nodes)
+
+
+async def _release_configured(client: KubeClient, at_once: asyncio.Semaphore) -> int:
+    """Remove the annotations of machine configuration from Nodes that have some of ours; returns how many had.
+
+    Those that the agents wrote go as well: nobody is left to keep them true.
+    """
+    names = await client.collect(NODES, _configured)
+    nothing = {"metadata": {"annotations": dict.fromkeys((*DESIRED_ANNOTATIONS, *OBSERVED_ANNOTATIONS))}}
+
+    async def release(name: str) -> None:
+        async with at_once:
+            with suppress(NotFoundError):  # the Node is gone, and its annotations with it
+                await client.merge_patch(NODES, name, nothing)
+
+    found = [name for name in names.items if name is not None]
+    await asyncio.gather(*map(release, found))
+    return len(found)
+
+
+def _configured(node: Object) -> str | None:
+    """The Node's name; None where it has no annotation of ours about its configuration."""
+    metadata = node["metadata"]
+    return str(metadata["name"]) if config_annotations(metadata) else None
 
 
 async def _unshare(client: KubeClient, at_once: asyncio.Semaphore, sharing: SharingNames) -> int:

@@ -11,6 +11,9 @@ from gpuledger.api.kinds import (
     GPU_DEVICES,
     GPU_NODE_STATES,
     GPU_POOLS,
+    MACHINE_CONFIG_POOLS,
+    MACHINE_CONFIGS,
+    RENDERED_MACHINE_CONFIGS,
     RESOURCE_SLICE_STATUSES,
     shared_devices,
 )
@@ -41,7 +44,10 @@ def crds(kube: KubeServer, capsys: pytest.CaptureFixture[str]) -> Crds:
 async def test_diff_fails_until_everything_is_installed(crds: Crds) -> None:
     before = await crds("diff", "-o", "json")
     assert before.code == ExitCode.ERROR
-    kinds = (CLUSTER_GPU_POOLS, shared_devices(), GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, RESOURCE_SLICE_STATUSES)
+    kinds = (
+        CLUSTER_GPU_POOLS, shared_devices(), GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, MACHINE_CONFIG_POOLS,
+        MACHINE_CONFIGS, RENDERED_MACHINE_CONFIGS, RESOURCE_SLICE_STATUSES,
+    )  # fmt: skip
     assert [(row["name"], row["state"]) for row in before.json()] == [(kind.full_name, "missing") for kind in kinds]
     installed = await crds("install")
     assert installed.code == ExitCode.OK

@@ -16,7 +16,8 @@ from gpuledger.edge.kube.errors import ConflictError, ForbiddenError
 from gpuledger.events.node import NodeInventoryChanged, NodeObserved
 from gpuledger.events.pod import PodObserved
 from gpuledger.tools.cluster import QUOTAS, KubeAccess, open_kube
-from gpuledger.tools.device_annotations import TRIES_MAX, annotate
+from gpuledger.tools.device_annotations import annotate
+from gpuledger.tools.object_patches import TRIES_MAX
 from support.admission import pod_with
 from support.cli import Run, next_line, watching
 from support.kube_fleet import create, create_device

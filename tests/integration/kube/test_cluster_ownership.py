@@ -215,5 +215,5 @@ async def test_verify_repairs_on_request(decided: Decided, run: Run, client: Kub
     assert (await run("verify", "--kube")).code == 1
     result = await run("verify", "--kube", "--repair")
     assert (result.code, "Removed GPUDevice strange, which the ledger does not have." in result.err) == (0, True)
-    assert "Not compared in Kubernetes: NodeFeatureRule, ModuleConfig, DaemonSet, Node.\n" in result.err
+    assert "Not compared in Kubernetes: NodeFeatureRule, ModuleConfig, DaemonSet.\n" in result.err
     assert await names(client) == []

@@ -54,11 +54,16 @@ async def test_pods_leave_and_others_stay(maintainer: Maintainer, migrated_url: 
     await maintainer.pod("b", "n1")
     await maintainer.pod("daemon", "n1", ownerReferences=daemon)
     await maintainer.pod("system", "n1", "kube-system")
+    await maintainer.client.create(NAMESPACES, {"metadata": {"name": "machine-config-system"}})
+    await maintainer.pod("config", "n1", "machine-config-system")
     await maintainer.pod("elsewhere", "n2")
     intent = await maintainer.drain("n1", IMMEDIATE)
     async with node_writer(maintainer.ledger, migrated_url, writing):
         await until(maintainer, intent, NodeDrainFinished)
-    assert (await maintainer.pods(), sorted(writing.evictions())) == (["daemon", "elsewhere", "system"], ["a", "b"])
+    assert (await maintainer.pods(), sorted(writing.evictions())) == (
+        ["config", "daemon", "elsewhere", "system"],
+        ["a", "b"],
+    )
 
 
 async def test_the_node_of_the_node_writer_keeps_its_pod(

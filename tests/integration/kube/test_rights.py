@@ -23,11 +23,14 @@ from gpuledger.api.kinds import (
     GPU_NODE_STATES,
     GPU_POOLS,
     JOBS,
+    MACHINE_CONFIG_POOLS,
+    MACHINE_CONFIGS,
     MODULE_CONFIG,
     MODULE_CONFIGS,
     NODE_FEATURES,
     NODES,
     PODS,
+    RENDERED_MACHINE_CONFIGS,
     RESOURCE_SLICE_STATUSES,
     RESOURCE_SLICES,
     SECRETS,
@@ -131,6 +134,7 @@ async def _live(client: KubeClient) -> None:
     await eventually(partial(_are_components, client, 4))
     await eventually(partial(_are_labelled, client, {NODE, "w2"}))
     await _share_and_stop(client)
+    await _configure_and_stop(client)
     await eventually(partial(_is_counted_after_meddling, client))
     off = {"bootstrap": {name: {"enabled": False} for name in ("validator", "gfd", "dcgm", "dcgmExporter")}}
     await client.merge_patch(MODULE_CONFIGS, MODULE_CONFIG, {"spec": {"settings": off | {"highAvailability": False}}})
@@ -150,6 +154,25 @@ async def _share_and_stop(client: KubeClient) -> None:
     await eventually(partial(_are_there, client, {NODE}))
     await client.merge_patch(NODES, NODE, {"metadata": {"labels": {SharingNames().sharing: None}}})
     await eventually(partial(_are_there, client, set()))
+
+
+async def _configure_and_stop(client: KubeClient) -> None:
+    """Two pools have a configuration rendered; one goes, and what was rendered for it."""
+    labels = {"team": "ml"}
+    selector = {"matchLabels": labels}
+    config = {"files": [{"path": "/etc/motd", "content": "Welcome."}]}
+    await create(client, MACHINE_CONFIGS, {"metadata": {"name": "motd", "labels": labels}, "spec": config})
+    rollout: Object = {"rollout": {"debounceSeconds": 0}, "nodeSelector": selector, "machineConfigSelector": selector}
+    for name in ("going", "staying"):
+        await create(client, MACHINE_CONFIG_POOLS, {"metadata": {"name": name}, "spec": rollout})
+    await eventually(partial(_are_rendered_for, client, {"going", "staying"}))
+    await eventually(partial(_have_a_status, client, MACHINE_CONFIG_POOLS, 2))
+    await client.delete(MACHINE_CONFIG_POOLS, "going")
+    await eventually(partial(_are_rendered_for, client, {"staying"}))
+
+
+async def _are_rendered_for(client: KubeClient, pools: set[str]) -> bool:
+    return {one["spec"]["poolName"] for one in (await client.list(RENDERED_MACHINE_CONFIGS)).items} == pools
 
 
 async def _are_there(client: KubeClient, names: set[str]) -> bool:
@@ -261,6 +284,10 @@ async def _differ(client: KubeClient) -> None:
     for resource, status in zip((*KEPT, *POOLS), statuses, strict=True):
         for obj in (await client.list(resource)).items:
             await _spoil(client, resource, obj["metadata"]["name"], status)
+    await _spoil(client, MACHINE_CONFIG_POOLS, "staying", {"machineCount": 9})
+    for obj in (await client.list(RENDERED_MACHINE_CONFIGS)).items:
+        policy: Object = {"spec": {"reboot": {"minIntervalSeconds": 1}}}
+        await client.merge_patch(RENDERED_MACHINE_CONFIGS, obj["metadata"]["name"], policy)
     await create(client, shared_devices(), {"metadata": {"name": "strange"}, "spec": {"devices": []}})
 
 

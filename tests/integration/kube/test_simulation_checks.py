@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import Any, Final
 
 import pytest
@@ -21,7 +20,7 @@ from gpuledger.tools.simulation.workload import Rates
 from support.checked_pods import TRAINING, checked_pod, config_map
 from support.kube_fleet import create, create_account
 from support.kube_server import KubeServer
-from support.simulating import FastClock, events_of, simulate
+from support.simulating import FastClock, SteadyClock, events_of, simulate
 from support.waiting import eventually
 
 SPEC: Final = FleetSpec(nodes=3, gpus=4)
@@ -38,14 +37,6 @@ async def client(kube: KubeServer) -> AsyncIterator[KubeClient]:
         await create(client, NAMESPACES, {"metadata": {"name": TRAINING}})
         await create_account(client, TRAINING)
         yield client
-
-
-class SteadyClock(FastClock):
-    """Time that passes a hundred times as fast as real time, so that others can act meanwhile."""
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds / 100)
-        self.time += timedelta(seconds=seconds)
 
 
 @asynccontextmanager

@@ -16,7 +16,15 @@ from gpuledger.tools.uninstall import RELEASE_TRIES_MAX, uninstall
 from support.cli import Run
 from support.kube_fleet import create
 from support.kube_server import KubeServer
-from support.uninstalling import LEFT_OF_POOLS, THEIR_FINALIZER, THEIRS, finalizers, leave_behind, names
+from support.uninstalling import (
+    CONFIGURED,
+    LEFT_OF_POOLS,
+    THEIR_FINALIZER,
+    THEIRS,
+    finalizers,
+    leave_behind,
+    names,
+)
 
 HOME = "gpu-system"
 
@@ -37,6 +45,9 @@ async def test_nothing_waits_for_gpuledger_any_more_and_what_people_made_stays(l
     assert "Removed from 1 Nodes: the label gpu.deckhouse.io/detected." in text
     labels = {one["metadata"]["name"]: one["metadata"]["labels"] for one in (await left.list(NODES)).items}
     assert labels == {"gpus": {"example.com/theirs": "true"}, "cpu": {"a": "b"}}
+    annotations = {one["metadata"]["name"]: one["metadata"]["annotations"] for one in (await left.list(NODES)).items}
+    assert annotations == {"gpus": {"example.com/theirs": "yes"}, "cpu": CONFIGURED}
+    assert "Removed from 1 Nodes: the annotations of their configuration" in text
     assert await finalizers(left) == LEFT_OF_POOLS
     assert await names(left, DAEMON_SETS) == await names(left, SECRETS) == {THEIRS}
     assert {crd["metadata"]["name"] for crd in crds.shipped()} <= await names(left, CRDS)
@@ -47,7 +58,7 @@ async def test_nothing_waits_for_gpuledger_any_more_and_what_people_made_stays(l
 async def test_it_can_be_repeated(left: KubeClient) -> None:
     first, second = await uninstall(left, HOME), await uninstall(left, HOME)
     assert len(first.removed) == 3
-    assert (first.nodes, second.nodes) == (1, 0)
+    assert (first.nodes, second.nodes) == (first.configured, second.configured) == (1, 0)
     assert (second.removed, second.released, second.pools) == ((), (), 4)
 
 

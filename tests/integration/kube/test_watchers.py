@@ -9,7 +9,7 @@ from prometheus_client import REGISTRY
 from gpuledger.api.kinds import CRDS, GPU_DEVICES, MODULE_CONFIG, MODULE_CONFIGS, NODE_FEATURES, NODES
 from gpuledger.api.labels import ANNOTATION_ASSIGNMENT, LABEL_IGNORE, LABEL_PRODUCT
 from gpuledger.edge.kube.client import KubeClient, open_client
-from gpuledger.edge.watchers.resources import namespaces, nodes
+from gpuledger.edge.watchers.resources import namespaces, nodemachines, nodes
 from gpuledger.events.envelope import decode
 from gpuledger.ledger.api import Ledger
 from gpuledger.ledger.jetstream import JetStreamLedger
@@ -22,7 +22,7 @@ from support.ledgers import everything, jetstream_ledger
 from support.waiting import eventually
 from support.watching import watching
 
-WITH_TESTS_OF_THEIR_OWN = frozenset({nodes.LABELS_KIND.source, namespaces.KIND.source})
+WITH_TESTS_OF_THEIR_OWN = frozenset({nodes.LABELS_KIND.source, namespaces.KIND.source, nodemachines.KIND.source})
 """They record something of every server."""
 
 DEFAULTS = "settings gpu-control-plane changed"

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import quote
 
 import orjson
 from aiohttp import web
@@ -38,7 +39,7 @@ class PodServer(AccountServer):
         return await super()._routed(http.clone(headers=headers), warnings)
 
     def _named(self, http: web.Request, token: str) -> Any:
-        """The headers with the name of the account in place of its token."""
+        """The headers with the name of the account in place of its token, and with what that says of its pod."""
         review = {"spec": {"token": token}}
 
         def find(plural: str, namespace: str, name: str) -> Any:
@@ -49,6 +50,9 @@ class PodServer(AccountServer):
             raise ApiError(401, "Unauthorized", str(status["error"]))
         headers = http.headers.copy()
         headers["Authorization"] = f"Bearer {status['user']['username'].removeprefix(ACCOUNT)}"
+        for name, values in status["user"].get("extra", {}).items():
+            for value in values:
+                headers.add(f"Impersonate-Extra-{quote(name, safe='')}", value)
         return headers
 
     async def _proxied(self, http: web.Request, namespace: str, name: str, what: str) -> web.StreamResponse:

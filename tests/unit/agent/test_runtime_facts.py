@@ -12,13 +12,14 @@ import pytest
 
 from gpuledger.agent.board import Board
 from gpuledger.agent.part import AgentFact
-from gpuledger.agent.runtime_facts import STATE_KEY, RuntimeFacts
+from gpuledger.agent.runtime_facts import RuntimeFacts
 from gpuledger.events.health import NodeHealthReported
+from gpuledger.events.machine_config import NodeConfigReported
 from gpuledger.events.runtime import NodeContainerDevicesRefused
 from gpuledger.events.shares import NodeDevicesAllocated, PodShare
 from gpuledger.events.sharing import NodeDevicesShared
 from gpuledger.runtimefacts.folder import FACTS, FactsFolder, NodeFile, StoredFact
-from gpuledger.runtimefacts.types import read_node_document
+from gpuledger.runtimefacts.types import CONFIG_AGENT, RUNTIME_PROXY, read_node_document
 from support.waiting import eventually
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
@@ -91,7 +92,7 @@ async def test_facts_are_recorded_in_order_and_removed(folder: FactsFolder) -> N
 async def test_what_was_recorded_before_a_kill_is_not_recorded_again(folder: FactsFolder) -> None:
     store = Store()
     leave(folder, 0)
-    store.values[STATE_KEY] = orjson.dumps(folder.names())
+    store.values[RUNTIME_PROXY.part] = orjson.dumps(folder.names())
     leave(folder, 1)
     await run_until(RuntimeFacts("w1", store, folder, Board()), lambda: not folder.names())
     assert store.facts == [AgentFact("w1", refused(1), AT)]
@@ -139,3 +140,16 @@ async def test_the_proxy_gets_what_the_node_shares(folder: FactsFolder, tmp_path
     await run_until(part, lambda: file.value() == (shared, NodeDevicesAllocated()))
     board.put(allocated=(pod,))
     await run_until(part, lambda: file.value() == (shared, NodeDevicesAllocated(pods=(pod,))))
+
+
+async def test_the_facts_of_each_process_are_its_own_and_are_kept_apart(tmp_path: Path) -> None:
+    store, folder, proxy = Store(), FactsFolder(tmp_path / "config"), FactsFolder(tmp_path / "proxy")
+    reported = NodeConfigReported(state="done", revision="rendered-a-0", current_revision="rendered-a-0")
+    folder.put(StoredFact(reported.TYPE, AT, reported.model_dump(mode="json")), lambda: "id")
+    leave(folder, 1)
+    leave(proxy, 2)
+    await run_until(RuntimeFacts("w1", store, folder, source=CONFIG_AGENT), lambda: not folder.names())
+    assert [fact.data for fact in store.facts] == [reported]
+    await run_until(RuntimeFacts("w1", store, proxy, Board()), lambda: not proxy.names())
+    assert [fact.data for fact in store.facts] == [reported, refused(2)]
+    assert set(store.values) == {CONFIG_AGENT.part, RUNTIME_PROXY.part}

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gpuledger.api.kinds import GPU_GROUP, RESOURCE_SLICE_STATUSES
+from gpuledger.api.kinds import GPU_GROUP, MACHINE_CONFIG_GROUP, RESOURCE_SLICE_STATUSES
 from gpuledger.local.kubeapi.strategies import rbac
 from support.chart import ROLES_OF_PEOPLE, WITH_SECRET, Object, needs_helm, render
 
@@ -19,11 +19,13 @@ AGGREGATED = ("view", "edit", "admin")
 TEAM = "team-a"
 
 STATUSES = f"{RESOURCE_SLICE_STATUSES.group}/{RESOURCE_SLICE_STATUSES.plural}"
+CONFIG_POOLS = f"{MACHINE_CONFIG_GROUP}/machineconfigpools"
+CONFIGS = tuple(f"{MACHINE_CONFIG_GROUP}/{one}" for one in ("machineconfigs", "renderedmachineconfigs"))
 READ = ("get", "list", "watch")
 CHANGE = ("update", "patch")
 WRITE = ("create", *CHANGE, "delete", "deletecollection")
 VERBS = (*READ, *WRITE)
-SEES: dict[str, tuple[str, ...]] = {"gpupools": READ, "clustergpupools": READ, STATUSES: READ}
+SEES: dict[str, tuple[str, ...]] = {"gpupools": READ, "clustergpupools": READ, STATUSES: READ, CONFIG_POOLS: READ}
 RIGHTS: dict[str, dict[str, tuple[str, ...]]] = {
     USER: SEES,
     EDITOR: SEES | {"gpupools": VERBS, "gpudevices": (*READ, *CHANGE)},
@@ -37,7 +39,7 @@ RIGHTS: dict[str, dict[str, tuple[str, ...]]] = {
     "admin": SEES | {"gpupools": VERBS},
 }
 PRODUCTS = ("gpudevices", "gpunodestates", "gpudevices:status", "gpunodestates:status")
-RESOURCES = ("gpupools", "clustergpupools", *PRODUCTS, STATUSES)
+RESOURCES = ("gpupools", "clustergpupools", *PRODUCTS, STATUSES, CONFIG_POOLS, *CONFIGS)
 
 
 class Binding(NamedTuple):

@@ -32,6 +32,9 @@ ABOUT_VIEWS = ("availability", "exhausted")
 ABOUT_GPU_POOLS = ("pool-pods",)
 """Reports with rows about GPUPools and ClusterGPUPools."""
 
+ABOUT_CONFIG_POOLS = ("config-rollouts", "config-updates", "config-drift")
+"""Reports with rows about MachineConfigPools."""
+
 ABOUT_NODES = (
     "gpu-hours-by-day",
     "container-allocations",
@@ -49,6 +52,8 @@ ABOUT_NODES = (
     "packing",
     "fragmentation",
     "oversubscription",
+    "config-updates",
+    "config-drift",
 )
 """Reports with rows about nodes."""
 
@@ -160,7 +165,7 @@ Pool = Annotated[
         "--pool",
         metavar="DRIVER/POOL",
         help=f"Only this pool (for {', '.join(ABOUT_POOLS)}). For {', '.join(ABOUT_GPU_POOLS)}: NAMESPACE/NAME of a "
-        "GPUPool, or NAME of pools of either kind.",
+        f"GPUPool, or NAME of pools of either kind. For {', '.join(ABOUT_CONFIG_POOLS)}: NAME of a MachineConfigPool.",
     ),
 ]
 Node = Annotated[
@@ -227,8 +232,8 @@ def selection(report: str, pool: str | None, node: str | None, namespace: str | 
     """
     conditions: list[Composed] = []
     if pool is not None:
-        _check(report, "--pool", (*ABOUT_POOLS, *ABOUT_GPU_POOLS))
-        conditions.append(_of_gpu_pool(pool) if report in ABOUT_GPU_POOLS else _of_pool(pool))
+        _check(report, "--pool", (*ABOUT_POOLS, *ABOUT_GPU_POOLS, *ABOUT_CONFIG_POOLS))
+        conditions.append(_pool_condition(report, pool))
     if node is not None:
         _check(report, "--node", (*ABOUT_VIEWS, *ABOUT_NODES))
         conditions.append(SQL("node = {}").format(Literal(node)))
@@ -237,6 +242,12 @@ def selection(report: str, pool: str | None, node: str | None, namespace: str | 
         conditions.append(SQL("namespace = {}").format(Literal(namespace)))
     source = SQL("SELECT * FROM {}").format(Identifier(*view_of(report).split(".")))
     return SQL(" WHERE ").join([source, *([SQL(" AND ").join(conditions)] if conditions else [])])
+
+
+def _pool_condition(report: str, pool: str) -> Composed:
+    if report in ABOUT_CONFIG_POOLS:
+        return SQL("pool = {}").format(Literal(pool))
+    return _of_gpu_pool(pool) if report in ABOUT_GPU_POOLS else _of_pool(pool)
 
 
 def _of_pool(pool: str) -> Composed:

@@ -1,4 +1,4 @@
-"""`gpuledger timeline`: everything that happened to one device, node or pool, in the order in which it happened.
+"""`gpuledger timeline`: everything that happened to one device, node or pool of any kind, in the order of its times.
 
 Events of the ledger and Events of Kubernetes stand in one table; the source tells which is which.
 """
@@ -11,6 +11,7 @@ import typer
 
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.get.config_nouns import MACHINE_CONFIG_POOLS
 from gpuledger.cli.get.noun import Noun
 from gpuledger.cli.get.nouns import DEVICES, NODES, noun_of, pool_name
 from gpuledger.cli.options import Context, DataDir, Kubeconfig, NoHeaders, OutputFormat
@@ -19,7 +20,15 @@ from gpuledger.cli.render.values import cell
 from gpuledger.cli.run import run
 from gpuledger.tools.cluster import KubeAccess, KubeEvent, KubeReply, events_about, if_reachable
 from gpuledger.tools.queries.pool_name import PoolName
-from gpuledger.tools.timeline import Timeline, device_timeline, in_order, kube_row, node_timeline, pool_timeline
+from gpuledger.tools.timeline import (
+    Timeline,
+    config_pool_timeline,
+    device_timeline,
+    in_order,
+    kube_row,
+    node_timeline,
+    pool_timeline,
+)
 
 KINDS = (DEVICES.view.kind, NODES.view.kind)
 POOL_KIND = "pool"
@@ -31,9 +40,12 @@ FIELDS_SHOWN = 8
 def _detail(detail: object) -> str:
     """An event's data on one line, without empty values.
 
-    A list of mappings and a large mapping appear as the number of their entries, conditions as type and status.
+    A list of mappings and a large mapping appear as the number of their entries, conditions as type and status. An
+    event that has a sentence shows that.
     """
     assert isinstance(detail, Mapping)
+    if (summary := detail.get("summary")) is not None:
+        return cell(summary, Column("detail"))
     return cell({key: _brief(value) for key, value in _non_empty(detail).items()}, Column("detail"))
 
 
@@ -66,8 +78,8 @@ NODE_VIEW = View("event", (_TIME, _EVENT, _ABOUT, *_REST), "event_id")
 Kind = Annotated[
     str,
     typer.Argument(
-        help="One of device, node, pool.",
-        autocompletion=lambda: [*KINDS, POOL_KIND],
+        help="One of device, node, pool, machineconfigpool.",
+        autocompletion=lambda: [*KINDS, POOL_KIND, MACHINE_CONFIG_POOLS.view.kind],
         show_default=False,
     ),
 ]
@@ -84,7 +96,8 @@ def timeline(
         str,
         typer.Argument(
             metavar="ID",
-            help="A device by serial number, UUID or GPUDevice; a node by name; a pool by NAMESPACE/NAME or NAME.",
+            help="A device by serial number, UUID or GPUDevice; a node or MachineConfigPool by name; a pool by "
+            "NAMESPACE/NAME or NAME.",
             show_default=False,
         ),
     ],
@@ -96,11 +109,12 @@ def timeline(
     context: Context = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Show everything that happened to a device, node or pool, in order, with the Events of Kubernetes."""
+    """Show everything that happened to a device, node or pool of any kind, in order, with the Events of Kubernetes."""
     pool = pool_name(kind, name, namespace)
+    is_config_pool = kind.lower() in (MACHINE_CONFIG_POOLS.view.kinds, *MACHINE_CONFIG_POOLS.aliases)
     if pool is None and namespace is not None:
         raise CliError("--namespace is for pools", "Leave it out", ExitCode.USAGE)
-    noun = None if pool is not None else _noun(kind)
+    noun = None if pool is not None else MACHINE_CONFIG_POOLS if is_config_pool else _noun(kind)
     rows, objects = run(_timeline(noun, name, pool, data_dir))
     events: KubeReply[list[KubeEvent]] = KubeReply([])
     if objects and not no_kube:
@@ -116,9 +130,10 @@ def timeline(
 
 
 def _noun(kind: str) -> Noun:
-    noun = noun_of(kind, (*KINDS, POOL_KIND))
+    noun = noun_of(kind, (*KINDS, POOL_KIND, MACHINE_CONFIG_POOLS.view.kind))
     if noun not in (DEVICES, NODES):
-        raise CliError(f"There is no timeline of {noun.view.kinds}", "Ask for a device, node or pool", ExitCode.USAGE)
+        hint = "Ask for a device, node, pool or machineconfigpool"
+        raise CliError(f"There is no timeline of {noun.view.kinds}", hint, ExitCode.USAGE)
     return noun
 
 
@@ -126,4 +141,6 @@ async def _timeline(noun: Noun | None, name: str, pool: PoolName | None, data_di
     async with open_backend(data_dir, "timeline", asks=True) as backend:
         if pool is not None:
             return await pool_timeline(backend, pool)
+        if noun is MACHINE_CONFIG_POOLS:
+            return await config_pool_timeline(backend, name)
         return await (device_timeline if noun is DEVICES else node_timeline)(backend, name)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuledger.cli.backend import open_backend
+from gpuledger.cli.commands.what_if_rollout import rollout
 from gpuledger.cli.options import DataDir, NoHeaders, OutputFormat
 from gpuledger.cli.render import Column, View, message, render
 from gpuledger.cli.render import Output as RowOutput
@@ -149,6 +150,9 @@ def strategy(
     render(answer.rows, _PLACEMENTS, output, headers=not no_headers)
     for note in answer.notes:
         message(note)
+
+
+app.command()(rollout)
 
 
 async def _strategy(name: str, since: str, against: str | None, seed: int, data_dir: Path | None) -> "StrategyAnswer":

@@ -1,4 +1,4 @@
-"""`gpuledger describe`: one page about one device, node, slice or pool, from the ledger and from Kubernetes.
+"""`gpuledger describe`: one page about one device, node, slice or pool of any kind, from the ledger and Kubernetes.
 
 The ledger's part needs no API server; where Kubernetes could not be asked, the page says why. Nodes and slices need no
 ledger either.
@@ -13,6 +13,7 @@ import typer
 from gpuledger.api.kinds import GPU_DEVICES
 from gpuledger.cli.backend import open_backend
 from gpuledger.cli.commands.timeline import KINDS, NoKube
+from gpuledger.cli.describe.config_pool import config_pool_page, read_config_pool, read_config_pool_events
 from gpuledger.cli.describe.device import device_page, read_device, read_device_objects
 from gpuledger.cli.describe.node import (
     NodeDescription,
@@ -32,6 +33,7 @@ from gpuledger.cli.describe.slice import (
     status_of,
 )
 from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.get.config_nouns import MACHINE_CONFIG_POOLS
 from gpuledger.cli.get.nouns import DEVICES, NODES, noun_of, pool_name
 from gpuledger.cli.options import At, Context, DataDir, Kubeconfig
 from gpuledger.cli.render.page import Page
@@ -52,20 +54,24 @@ NO_KUBE = "--no-kube leaves it out."
 PAST = "Kubernetes has no past."
 SLICE_KIND = "slice"
 POOL_KIND = "pool"
+CONFIG_POOL_KIND = MACHINE_CONFIG_POOLS.view.kind
+CONFIG_POOL_NAMES = (MACHINE_CONFIG_POOLS.view.kinds, *MACHINE_CONFIG_POOLS.aliases)
+DESCRIBED = (*KINDS, SLICE_KIND, POOL_KIND, CONFIG_POOL_KIND)
 SLICE_NAMES = (SLICE_KIND, "slices", *(f"resourceslice{end}" for end in ("", "s", "s.resource.k8s.io")))
 
 Kind = Annotated[
     str,
     typer.Argument(
-        help="One of device, node, slice, pool.",
-        autocompletion=lambda: [*KINDS, SLICE_KIND, POOL_KIND],
+        help=f"One of {', '.join(DESCRIBED)}.",
+        autocompletion=lambda: list(DESCRIBED),
         show_default=False,
     ),
 ]
 Name = Annotated[
     str,
     typer.Argument(
-        help="A device by serial number, UUID or GPUDevice; a node, slice or pool by name.", show_default=False
+        help="A device by serial number, UUID or GPUDevice; a node, slice or pool of any kind by name.",
+        show_default=False,
     ),
 ]
 Namespace = Annotated[
@@ -84,7 +90,7 @@ def describe(
     context: Context = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Show one device, node, slice or pool on one page: its facts, its state, and what happened to it.
+    """Show one device, node, slice or pool of any kind on one page: its facts, its state, and what happened to it.
 
     --at shows a slice as it was in the past, from the ledger alone.
     """
@@ -101,9 +107,12 @@ def describe(
         return
     if namespace is not None:
         raise CliError("--namespace is for pools", "Leave it out", ExitCode.USAGE)
-    noun = noun_of(kind, (*KINDS, SLICE_KIND, POOL_KIND))
+    if kind.lower() in CONFIG_POOL_NAMES:
+        _show(run(_config_pool(name.removeprefix(f"{CONFIG_POOL_KIND}/"), data_dir, access)), CONFIG_POOL_KIND, name)
+        return
+    noun = noun_of(kind, DESCRIBED)
     if noun not in (DEVICES, NODES):
-        hint = "Ask for a device, node, slice or pool"
+        hint = f"Ask for a {', '.join(DESCRIBED[:-1])} or {DESCRIBED[-1]}"
         raise CliError(f"{noun.view.kinds.capitalize()} have no page", hint, ExitCode.USAGE)
     page = run(_device(name, data_dir, access) if noun is DEVICES else _node(name, data_dir, access))
     _show(page, noun.view.kind, name)
@@ -168,6 +177,14 @@ async def _pool(name: PoolName, data_dir: DataDir, access: KubeAccess | None) ->
     pool = facts.row.subject
     reply: KubeReply[PoolObjects] = await _reply(access, lambda client: read_pool_objects(client, pool))
     return pool_page(facts, reply)
+
+
+async def _config_pool(name: str, data_dir: DataDir, access: KubeAccess | None) -> Page | None:
+    async with open_backend(data_dir, "describe", asks=True) as backend:
+        facts = await read_config_pool(backend, name)
+    if facts is None:
+        return None
+    return config_pool_page(facts, await _reply(access, lambda client: read_config_pool_events(client, name)))
 
 
 async def _uuid_of(name: str, access: KubeAccess | None) -> str | None:

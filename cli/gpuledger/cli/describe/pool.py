@@ -185,14 +185,14 @@ def spec_tree(pool: PoolDefined) -> Tree:
             "Slices Per Unit": pool.slices_per_unit,
             "Max Devices Per Node": pool.devices_per_node_max,
         },
-        "Node Selector": _selector(pool.node_selector),
+        "Node Selector": selector_text(pool.node_selector),
         "Device Selector": _non_empty(
             {"Include": _filter(pool.include), "Exclude": pool.exclude and _filter(pool.exclude)}
         )
         or EVERYTHING,
         "Device Assignment": {
             "Require Annotation": pool.requires_annotation,
-            "Auto Approve Selector": None if pool.auto_approve is None else _selector(pool.auto_approve),
+            "Auto Approve Selector": None if pool.auto_approve is None else selector_text(pool.auto_approve),
         },
         "Scheduling": {
             "Strategy": pool.strategy or "the default of the module",
@@ -204,7 +204,7 @@ def spec_tree(pool: PoolDefined) -> Tree:
     }
 
 
-def _selector(selector: LabelSelector) -> str:
+def selector_text(selector: LabelSelector) -> str:
     """A selector on one line, as `kubectl get -l` takes it."""
     labels = (f"{key}={value}" for key, value in sorted(selector.labels.items()))
     return ", ".join((*labels, *_expressions(selector.requirements))) or EVERYTHING

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.get.config_nouns import CONFIG_NOUNS
 from gpuledger.cli.get.ledger import TableQuery, show_rows, watch_rows
 from gpuledger.cli.get.noun import KubeNoun, Noun
 from gpuledger.cli.get.nouns import KINDS, MAINTENANCE, noun_to_get
@@ -211,6 +212,11 @@ def _ledger_query(
         from gpuledger.cli.get.maintenance import MaintenanceQuery  # noqa: PLC0415 - with its decider
 
         return MaintenanceQuery(noun, bare)
+    if noun in CONFIG_NOUNS.values():
+        from gpuledger.cli.get.config_query import ConfigQuery  # noqa: PLC0415 - with its decider
+
+        assert isinstance(noun, Noun), "they are kinds of the ledger"
+        return ConfigQuery(noun, bare)
     if isinstance(noun, Noun):
         where = dict(noun.always) | {column: value for column, value in chosen.items() if value is not None}
         return TableQuery(noun, bare, where, None if bare or past.ended else _lasting(noun, past.since, now))

@@ -182,12 +182,12 @@ async def watch_rows(query: LedgerQuery, output: Output, data_dir: Path | None, 
             for key in before.keys() - rows.keys():
                 message(f"{view.kind} {query.name(before[key])!r} is gone.")
             before = rows
-            while not _may_change(projection, await reader.next_batch()):
+            while not may_change(projection, await reader.next_batch()):
                 pass
             await asyncio.sleep(PAUSE_S)
 
 
-def _may_change(projection: Projection, messages: Iterable[Message]) -> bool:
+def may_change(projection: Projection, messages: Iterable[Message]) -> bool:
     """Whether one of the messages may change the projection's rows; any may, if it observes all events."""
     if projection.observes:
         return any(True for _ in messages)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from gpuledger.api.kinds import CLUSTER_GPU_POOLS, GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, NODE_FEATURES
 from gpuledger.api.kinds import NODES as KUBE_NODES
 from gpuledger.cli.errors import CliError, ExitCode
+from gpuledger.cli.get.config_nouns import CONFIG_NOUNS
 from gpuledger.cli.get.incident_view import INCIDENT_VIEW
 from gpuledger.cli.get.noun import KubeNoun, Noun
 from gpuledger.cli.get.sharing_nouns import GPUS, SHARES
@@ -325,7 +326,7 @@ KUBE_NOUNS = {
 COMPUTED: Final = {"slices": ("slice",), "slicepools": ("slicepool",), "claims": ("claim",)}
 """The kinds of `availability_nouns`, with their other words."""
 
-OF_SEVERAL_TABLES: Final = {"maintenance": MAINTENANCE}
+OF_SEVERAL_TABLES: Final = {"maintenance": MAINTENANCE, **CONFIG_NOUNS}
 """Kinds of the ledger whose rows are no rows of one table, so that nothing but `get` knows them."""
 
 POOL_KINDS = ("pools", "gpupools", "clustergpupools")

@@ -1,4 +1,4 @@
-"""The page of `why node`: each request with its hops, each standing report with what came of it, and the answer."""
+"""The page of `why node`: each request with its hops, each report with what came of it, its rollout, and the answer."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -31,6 +31,16 @@ _REQUEST: Final = (
     ("State", "state"),
 )
 
+_ROLLOUT: Final = (
+    ("Target", "target"),
+    ("Current", "current"),
+    ("Desired", "desired"),
+    ("Phase", "phase"),
+    ("Since", "since"),
+    ("Agent", "agent"),
+    ("Says", "answer"),
+)
+
 
 def why_node_page(document: Document) -> Page:
     """Lay out the page."""
@@ -45,6 +55,9 @@ def why_node_page(document: Document) -> Page:
         codes = f" ({', '.join(one['codes'])})" if one["codes"] else ""
         about = f" of {one['entity']}" if one["entity"] else ""
         page.line("Report", f"{one['monitor']} {one['check']}{about}{codes} at {one['position']} {one['detail']}")
+    rollout = document.get("rollout")
+    if rollout is not None:
+        page.fields({name: rollout[key] for name, key in _ROLLOUT if rollout[key] is not None}, title="Rollout")
     for note in document["notes"]:
         page.line("Note", note)
     page.line("Answer", document["answer"])

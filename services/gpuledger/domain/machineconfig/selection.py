@@ -28,19 +28,33 @@ def read_pool(definition: str) -> MachineConfigPoolDefined:
     return MachineConfigPoolDefined.model_validate_json(definition)
 
 
+class Requirements(NamedTuple):
+    """What a selector requires: labels with one value, which are quick to compare, and everything else."""
+
+    labels: tuple[tuple[str, str], ...]
+    expressions: tuple[NodeExpression, ...]
+
+    def hold(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether an object of this name with these labels is selected."""
+        for key, value in self.labels:
+            if labels.get(key) != value:
+                return False
+        return selects(self.expressions, name, labels)
+
+
 class Selection(NamedTuple):
     """What a pool requires of its nodes and of its MachineConfigs; None where it selects none of them."""
 
-    nodes: tuple[NodeExpression, ...] | None
-    configs: tuple[NodeExpression, ...] | None
+    nodes: Requirements | None
+    configs: Requirements | None
 
     def has_node(self, name: str, labels: Mapping[str, str]) -> bool:
         """Whether the node belongs to the pool."""
-        return self.nodes is not None and selects(self.nodes, name, labels)
+        return self.nodes is not None and self.nodes.hold(name, labels)
 
     def has_config(self, name: str, labels: Mapping[str, str]) -> bool:
         """Whether the MachineConfig goes into the pool's configuration."""
-        return self.configs is not None and selects(self.configs, name, labels)
+        return self.configs is not None and self.configs.hold(name, labels)
 
 
 @lru_cache(DEFINITIONS_CACHED_MAX)
@@ -61,5 +75,8 @@ def in_merge_order(configs: Iterable[tuple[str, MachineConfigDefined]]) -> list[
     return sorted(configs, key=lambda item: (item[1].priority, item[0]))
 
 
-def _requirements(selector: LabelSelector | None) -> tuple[NodeExpression, ...] | None:
-    return None if selector is None else requirements_of(selector)
+def _requirements(selector: LabelSelector | None) -> Requirements | None:
+    if selector is None:
+        return None
+    expressions = requirements_of(LabelSelector(requirements=selector.requirements))
+    return Requirements(tuple(sorted(selector.labels.items())), expressions)

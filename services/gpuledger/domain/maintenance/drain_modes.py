@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
+from gpuledger.api.machine_config import SYSTEM_NAMESPACE
 from gpuledger.events.drain_mode import DrainMode
 from gpuledger.events.maintenance import Drain
 
-SYSTEM_NAMESPACES: Final = ("kube-system", "kube-public", "kube-node-lease")
-"""Namespaces whose pods no drain touches."""
+SYSTEM_NAMESPACES: Final = ("kube-system", "kube-public", "kube-node-lease", SYSTEM_NAMESPACE)
+"""Namespaces whose pods no drain touches: a node that is drained for its configuration needs its agent."""
 
 
 def mode_of(drain: Drain, namespace: str) -> DrainMode:

@@ -8,6 +8,7 @@ nothing may retry: only the caller knows whether a request may be repeated.
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import orjson
@@ -24,6 +25,9 @@ Object = dict[str, Any]
 
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 """An event of a watch; etcd keeps objects of 1.5 MiB."""
+
+WHOLE_BODY_BYTES_MAX: Final = 1024 * 1024
+"""A body up to this size is sent at once, a larger one piece by piece, so that its end does not keep others waiting."""
 
 JSON: Final = "application/json"
 
@@ -117,7 +121,7 @@ class Transport:
         arguments: dict[str, Any] = {"method": request.method, "url": self.url + request.path, "params": request.query}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
-            arguments["data"] = orjson.dumps(request.body)
+            arguments["data"] = _sendable(orjson.dumps(request.body))
         if configuration.tls_server_name:
             arguments["server_hostname"] = configuration.tls_server_name
         return arguments | {"headers": headers, "proxy": configuration.proxy, "allow_redirects": False}
@@ -249,3 +253,7 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
     """`Retry-After` in seconds; the form with a date is not used by Kubernetes."""
     given = headers.get("Retry-After", "")
     return float(given) if given.isdigit() else None
+
+
+def _sendable(body: bytes) -> bytes | BytesIO:
+    return body if len(body) <= WHOLE_BODY_BYTES_MAX else BytesIO(body)

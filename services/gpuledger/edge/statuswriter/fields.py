@@ -12,12 +12,30 @@ import orjson
 from gpuledger.api.conditions import MODULE_CONDITIONS
 from gpuledger.api.kinds import ASSIGNMENT_FIELD_MANAGER, FIELD_MANAGER, NODES, OUR_MANAGERS, RESOURCE_SLICES
 from gpuledger.api.labels import LABEL_DETECTED, POOL_FINALIZER, is_our_label
+from gpuledger.api.machine_config import DESIRED_ANNOTATIONS, LABEL_POOL
 from gpuledger.api.sharing import SharingNames
+from gpuledger.domain.machineconfig.rendered_object import RenderedObjectError, read_object
 from gpuledger.edge.statuswriter.node_resources import node_resources
-from gpuledger.edge.statuswriter.objects import NAMES, POOL_KINDS, DesiredObject, Document, Key, Kind, ObservedObject
+from gpuledger.edge.statuswriter.objects import (
+    NAMES,
+    OWNED_KINDS,
+    POOL_KINDS,
+    DesiredObject,
+    Document,
+    Key,
+    Kind,
+    ObservedObject,
+)
 
 DIGEST_BYTES: Final = 12
 METADATA_FIELDS: Final = ("labels", "annotations", "finalizers", "ownerReferences")
+
+LABELLED: Final = (Kind.DEVICE, Kind.KUBE_NODE, Kind.SHARED, Kind.RENDERED_CONFIG, Kind.COMPONENT)
+ANNOTATED: Final = (Kind.KUBE_NODE, Kind.SHARED)
+SPECIFIED: Final = (*OWNED_KINDS, Kind.NODE, Kind.RULE, Kind.COMPONENT, Kind.RENDERED_CONFIG)
+"""Kinds of whose objects the product owns labels, annotations and the spec."""
+
+UNREADABLE: Final = "unreadable"
 
 WITHOUT_DESIRED_STATE: Final = (Kind.DEVICE, Kind.NODE, Kind.MODULE)
 """Kinds with conditions that follow from facts alone, whatever the object's spec says."""
@@ -45,10 +63,22 @@ def observe(kind: Kind, obj: Document, names: SharingNames = NAMES) -> ObservedO
 
 
 def _about(kind: Kind, obj: Document) -> str | None:
-    """The UID of the object that this one describes."""
+    """The UID of the object that this one describes, or which configuration it is."""
     if kind is Kind.SHARED:
         return next((one.get("uid") for one in owners_of_kind(obj, NODES.kind)), None)
+    if kind is Kind.RENDERED_CONFIG:
+        return rendered_identity(obj)
     return (obj.get("spec") or {}).get("sliceUID") if kind is Kind.SLICE else None
+
+
+def rendered_identity(obj: Document) -> str:
+    """Which configuration a RenderedMachineConfig is, by all of it that never changes; UNREADABLE: it is none."""
+    try:
+        config = read_object(obj)
+    except RenderedObjectError:
+        return UNREADABLE
+    sources = [(one.get("name"), one.get("priority")) for one in obj["spec"].get("sources") or ()]
+    return digest([config.name, config.pool, config.config_hash, sources]).hex()
 
 
 def owners_of_kind(obj: Document, kind: str) -> list[Document]:
@@ -56,13 +86,18 @@ def owners_of_kind(obj: Document, kind: str) -> list[Document]:
     return [one for one in obj["metadata"].get("ownerReferences") or () if one.get("kind") == kind]
 
 
-def at_generation(kind: Kind, desired: DesiredObject | None, observed: ObservedObject | None) -> DesiredObject | None:
-    """The desired form with the generation that each condition was observed at, where no decision names one.
+def for_object(kind: Kind, desired: DesiredObject | None, observed: ObservedObject | None) -> DesiredObject | None:
+    """The desired form of this very object: with its own generation, and only with annotations that are for it.
 
-    As core controllers do, such a condition names the present metadata.generation of its own object: it is never out of
-    date. A status does not change the generation, so that writing it leads to no further write.
+    Conditions have the generation that each was observed at, where no decision names one. As core controllers do, such
+    a condition names the present metadata.generation of its own object: it is never out of date. A status does not
+    change the generation, so that writing it leads to no further write.
     """
-    if desired is None or observed is None or kind not in WITHOUT_DESIRED_STATE or not observed.generation:
+    if desired is None or observed is None:
+        return desired
+    if desired.configured not in (None, observed.uid):
+        return desired._replace(main=desired.main | {"annotations": {}})
+    if kind not in WITHOUT_DESIRED_STATE or not observed.generation:
         return desired
     generation = {"observedGeneration": observed.generation}
     conditions = [generation | one for one in desired.status.get("conditions", ())]
@@ -71,28 +106,35 @@ def at_generation(kind: Kind, desired: DesiredObject | None, observed: ObservedO
 
 def main_of(kind: Kind, obj: Document, names: SharingNames = NAMES) -> Document:
     """What the product owns of an object outside its status."""
-    if kind in (Kind.DEVICE, Kind.KUBE_NODE):
-        return {"labels": our_labels(kind, obj, names)}
-    if kind is Kind.SHARED:
-        owners, checkpoints = owners_of_kind(obj, NODES.kind), owned_annotations(obj["metadata"], FIELD_MANAGER)
-        return {
-            "labels": our_labels(kind, obj, names),
-            "annotations": {key: value for key, value in checkpoints.items() if key == names.checkpoints},
-            "spec": obj.get("spec") or {},
-            "ownerReferences": owners,
-        }
+    metadata, found = obj["metadata"], Document()
+    if kind in LABELLED:
+        found["labels"] = our_labels(kind, obj, names)
+    if kind in ANNOTATED:
+        found["annotations"] = _our_annotations(kind, metadata, names)
     if kind in POOL_KINDS:
-        return {"finalizers": [one for one in obj["metadata"].get("finalizers") or () if one == POOL_FINALIZER]}
-    if kind is Kind.SLICE:
-        return {"spec": obj.get("spec") or {}, "ownerReferences": owners_of_kind(obj, RESOURCE_SLICES.kind)}
-    if kind is Kind.COMPONENT:
-        return {"labels": obj["metadata"].get("labels") or {}, "spec": obj.get("spec") or {}}
-    return {} if kind is Kind.MODULE else {"spec": obj.get("spec") or {}}
+        found["finalizers"] = [one for one in metadata.get("finalizers") or () if one == POOL_FINALIZER]
+    if kind in SPECIFIED:
+        found["spec"] = obj.get("spec") or {}
+    if kind in OWNED_KINDS:
+        owner = NODES if kind is Kind.SHARED else RESOURCE_SLICES
+        found["ownerReferences"] = owners_of_kind(obj, owner.kind)
+    return found
+
+
+def _our_annotations(kind: Kind, metadata: Document, names: SharingNames) -> dict[str, str]:
+    if kind is Kind.KUBE_NODE:
+        return config_annotations(metadata)
+    owned = owned_annotations(metadata, FIELD_MANAGER)
+    return {key: value for key, value in owned.items() if key == names.checkpoints}
 
 
 def our_labels(kind: Kind, obj: Document, names: SharingNames = NAMES) -> dict[str, str]:
-    """The labels of a GPUDevice, a Node or a Device that the product owns."""
+    """The labels of an object that the product owns; of a DaemonSet all."""
     labels = obj["metadata"].get("labels") or {}
+    if kind is Kind.COMPONENT:
+        return dict(labels)
+    if kind is Kind.RENDERED_CONFIG:
+        return {key: value for key, value in labels.items() if key == LABEL_POOL}
     if kind in (Kind.KUBE_NODE, Kind.SHARED):
         return {key: value for key, value in labels.items() if key in (LABEL_DETECTED, names.gpu_model)}
     return {key: value for key, value in labels.items() if is_our_label(key)}
@@ -104,7 +146,7 @@ def status_of(kind: Kind, obj: Document, names: SharingNames = NAMES) -> Documen
     Of a Node it owns the resources that are shared.
     """
     status = obj.get("status") or {}
-    if kind in (Kind.RULE, Kind.COMPONENT, Kind.SHARED):
+    if kind in (Kind.RULE, Kind.COMPONENT, Kind.SHARED, Kind.RENDERED_CONFIG):
         return {}
     if kind is Kind.KUBE_NODE:
         return node_resources(obj, names)
@@ -160,6 +202,16 @@ def owned_annotations(metadata: Document, manager: str) -> dict[str, str]:
             owned |= ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:annotations") or {}
     annotations = metadata.get("annotations") or {}
     return {key: value for key, value in annotations.items() if f"f:{key}" in owned}
+
+
+def config_annotations(metadata: Document) -> dict[str, str]:
+    """The annotations of a Node about its configuration that the product writes: all of them, once it owns one.
+
+    While it owns none they belong to another controller of the same names, or to nobody.
+    """
+    if not owned_annotations(metadata, FIELD_MANAGER).keys() & set(DESIRED_ANNOTATIONS):
+        return {}
+    return {key: value for key, value in metadata["annotations"].items() if key in DESIRED_ANNOTATIONS}
 
 
 def _changed_by(metadata: Document) -> str | None:

@@ -13,9 +13,11 @@ from gpuledger.api.kinds import (
     GPU_DEVICES,
     GPU_NODE_STATES,
     GPU_POOLS,
+    MACHINE_CONFIG_POOLS,
     MODULE_CONFIGS,
     NODE_FEATURE_RULES,
     NODES,
+    RENDERED_MACHINE_CONFIGS,
     RESOURCE_SLICE_STATUSES,
     Resource,
     shared_devices,
@@ -29,8 +31,8 @@ Document = dict[str, Any]
 class Kind(StrEnum):
     """The kinds that the product keeps.
 
-    Of a ModuleConfig it keeps its conditions, of pools the finalizer and the status, of Nodes two labels and the
-    resources that are shared.
+    Of a ModuleConfig it keeps its conditions, of pools the finalizer and the status, of MachineConfigPools the status,
+    of Nodes two labels, the annotations of their configuration, and the resources that are shared.
     """
 
     DEVICE = "GPUDevice"
@@ -43,6 +45,8 @@ class Kind(StrEnum):
     COMPONENT = "DaemonSet"
     KUBE_NODE = "Node"
     SHARED = "Device"
+    RENDERED_CONFIG = "RenderedMachineConfig"
+    CONFIG_POOL = "MachineConfigPool"
 
 
 POOL_KINDS: Final = (Kind.POOL, Kind.CLUSTER_POOL)
@@ -50,7 +54,7 @@ POOL_KINDS: Final = (Kind.POOL, Kind.CLUSTER_POOL)
 OWNED_KINDS: Final = (Kind.SLICE, Kind.SHARED)
 """Kinds whose objects others own, and that may go with these."""
 
-USER_KINDS: Final = frozenset({Kind.MODULE, Kind.KUBE_NODE, *POOL_KINDS})
+USER_KINDS: Final = frozenset({Kind.MODULE, Kind.KUBE_NODE, Kind.CONFIG_POOL, *POOL_KINDS})
 """Kinds whose objects people, or kubelets, create and delete."""
 
 RESOURCES: Final[Mapping[Kind, Resource]] = {
@@ -64,6 +68,8 @@ RESOURCES: Final[Mapping[Kind, Resource]] = {
     Kind.COMPONENT: DAEMON_SETS,
     Kind.KUBE_NODE: NODES,
     Kind.SHARED: shared_devices(),
+    Kind.RENDERED_CONFIG: RENDERED_MACHINE_CONFIGS,
+    Kind.CONFIG_POOL: MACHINE_CONFIG_POOLS,
 }
 """Where each kind is; that of shared devices under the domain of an installation that sets no other."""
 
@@ -103,10 +109,11 @@ def key_of(kind: Kind, identity: str) -> Key:
 class DesiredObject(NamedTuple):
     """How an object should be. `main` is what the product owns outside the status.
 
-    That is `labels`, `finalizers`, or `spec` and `ownerReferences`. `about` is the UID of the object that this one
-    describes and goes with; an object about another one is replaced. `uid` names the one object that is meant, where
-    another object of the same name is not ours. `approved` is the assignment annotation that a pool sets on a device
-    that it approves automatically.
+    That is `labels`, `annotations`, `finalizers`, or `spec` and `ownerReferences`. `about` is the UID of the object
+    that this one describes and goes with, or which configuration it is; an object about another one is replaced. `uid`
+    names the one object that is meant, where another object of the same name is not ours. `approved` is the assignment
+    annotation that a pool sets on a device that it approves automatically. `configured` is the UID of the Node that the
+    annotations are for: another Node of the same name has none of them.
     """
 
     main: Document
@@ -114,6 +121,7 @@ class DesiredObject(NamedTuple):
     about: str | None = None
     uid: str | None = None
     approved: Document | None = None
+    configured: str | None = None
 
 
 class ObservedObject(NamedTuple):

@@ -27,9 +27,12 @@ from gpuledger.edge.watchers.resources import (
     deviceclasses,
     gpudevices,
     gpupools,
+    machineconfigpools,
+    machineconfigs,
     moduleconfig,
     namespaces,
     nodefeatures,
+    nodemachines,
     nodes,
     pods,
     preflight_pods,
@@ -66,6 +69,9 @@ INDEPENDENT_KINDS: Final = (
     gpupools.CLUSTER_KIND,
     pods.KIND,
     namespaces.KIND,
+    machineconfigs.KIND,
+    machineconfigpools.KIND,
+    nodemachines.KIND,
 )
 """Kinds whose watchers depend on no other kind."""
 

@@ -4,8 +4,10 @@ Everybody who reaches the server is an administrator and may do everything, but 
 `Impersonate-*` headers. Only such requests are held to the stored roles and bindings.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 from gpuledger.local.kubeapi.errors import ApiError, bad_request, denied
 from gpuledger.local.kubeapi.registry import Target
@@ -17,29 +19,46 @@ ANONYMOUS, UNAUTHENTICATED, AUTHENTICATED = "system:anonymous", "system:unauthen
 SERVICE_ACCOUNT = "system:serviceaccount:"
 SERVICE_ACCOUNTS = "system:serviceaccounts"
 KINDS = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
+_EXTRA: Final = "impersonate-extra-"
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _OF_COLLECTIONS = {"get": "list", "delete": "deletecollection"}
 
 
 class Caller(NamedTuple):
-    """The user that a request acts as. `is_impersonated` is set if an administrator acts as another user."""
+    """The user that a request acts as. `is_impersonated` is set if an administrator acts as another user.
+
+    `extra` is what a token says besides, such as the node of its pod.
+    """
 
     user: str = "system:admin"
     groups: tuple[str, ...] = (rbac.MASTERS, AUTHENTICATED)
     is_impersonated: bool = False
+    extra: Mapping[str, list[str]] = MappingProxyType({})
 
 
-def caller(user: str, groups: Sequence[str]) -> Caller:
+def caller(user: str, groups: Sequence[str], extra: Mapping[str, list[str]] = MappingProxyType({})) -> Caller:
     """The user that the `Impersonate-User` and `Impersonate-Group` headers name.
 
     Raises:
-        ApiError: 400, groups without a user.
+        ApiError: 400, groups or extra fields without a user.
     """
     if not user:
         if groups:
             raise bad_request("requested groups to impersonate, without the user that is in them")
+        if extra:
+            raise bad_request("requested extra fields to impersonate, without the user that has them")
         return Caller()
-    return Caller(user, tuple(dict.fromkeys((*(groups or _groups_of(user)), _level_of(user)))), is_impersonated=True)
+    members = tuple(dict.fromkeys((*(groups or _groups_of(user)), _level_of(user))))
+    return Caller(user, members, is_impersonated=True, extra=extra)
+
+
+def extra_of(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """The fields of the `Impersonate-Extra-*` headers, whose names are percent-encoded and in lower case."""
+    found: dict[str, list[str]] = {}
+    for name, value in headers:
+        if name.lower().startswith(_EXTRA):
+            found.setdefault(unquote(name.lower().removeprefix(_EXTRA)), []).append(value)
+    return found
 
 
 def verb(method: str, target: Target, *, watches: bool) -> str:

@@ -108,7 +108,7 @@ class Admission:
             name if resource.key == NAMESPACE_KEY else target.namespace,
             target.subresource,
             resource.namespaced,
-            {"username": request.user, "groups": list(request.groups)},
+            _user_of(request),
             dict(options),
             tuple(_version(one) for one in self._registry if _is_other_version(one, resource)),
         )
@@ -122,6 +122,11 @@ class Admission:
     def _labels(self, namespace: str) -> Mapping[str, str]:
         labels: Mapping[str, str] = (self._namespace(namespace) or {"metadata": {}})["metadata"].get("labels") or {}
         return labels
+
+
+def _user_of(request: ApiRequest) -> Object:
+    user = {"username": request.user, "groups": list(request.groups)}
+    return {**user, "extra": dict(request.extra)} if request.extra else user
 
 
 def _version(resource: ServedResource) -> KindVersion:

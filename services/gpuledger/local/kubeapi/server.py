@@ -12,7 +12,7 @@ import structlog
 from aiohttp import web
 
 from gpuledger.local.kubeapi import answers
-from gpuledger.local.kubeapi.access import authorize, caller, verb
+from gpuledger.local.kubeapi.access import authorize, caller, extra_of, verb
 from gpuledger.local.kubeapi.admission import Admission, ServicePlaces
 from gpuledger.local.kubeapi.builtin import BUILTIN
 from gpuledger.local.kubeapi.controllers import Controllers
@@ -132,10 +132,11 @@ class ApiServer:
             if http.method not in READS and http.path not in HEALTH_PATHS:
                 raise method_not_allowed(http.method.lower())
             return web.Response(body=document.body, headers={"Content-Type": document.content_type})
-        who = caller(http.headers.get("Impersonate-User", ""), http.headers.getall("Impersonate-Group", []))
+        groups = http.headers.getall("Impersonate-Group", [])
+        who = caller(http.headers.get("Impersonate-User", ""), groups, extra_of(http.headers.items()))
         target = self.registry.target(http.path)
         if who.is_impersonated:
             watches = Query({name: http.query.getall(name) for name in http.query}).flag("watch") or False
             authorize(self.store, who, verb(http.method, target, watches=watches), target)
-        request = ApiRequest(target, self._clock(), who.user, who.groups, warnings)
+        request = ApiRequest(target, self._clock(), who.user, who.groups, warnings, who.extra)
         return await self._endpoints.answer(http, request, negotiate(accept))

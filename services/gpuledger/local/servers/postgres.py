@@ -29,7 +29,7 @@ _ACCESS = f"host all all {HOST}/32 scram-sha-256\n"
 _SETTINGS = {
     "listen_addresses": HOST,
     "unix_socket_directories": "",
-    "max_connections": "50",
+    "max_connections": "100",  # `up` has some 40, and more while it starts
     "shared_buffers": "64MB",
     "min_wal_size": "80MB",  # reuse segments rather than create new ones
     "timezone": "UTC",

@@ -15,6 +15,8 @@ from gpuledger.ledger.api import Message
 from gpuledger.tools.errors import ToolError
 from gpuledger.tools.explain.node_document import Document, node_document
 from gpuledger.tools.explain.node_events import Recorded
+from gpuledger.tools.explain.node_rollout import node_rollout, with_rollout
+from gpuledger.tools.machineconfig.reading import current_state
 from gpuledger.tools.queries.backend import Backend
 from gpuledger.tools.queries.named_events import messages_about, messages_about_each
 
@@ -25,7 +27,7 @@ NO_SUCH: Final = "List them with `gpuledger get nodes`"
 
 
 async def why_node(backend: Backend, node: str, at: datetime | None, moment: str) -> Document:
-    """The explanation of a node, from what had happened up to a time.
+    """The explanation of a node, from what had happened up to a time; of now, with its place in a rollout.
 
     Raises:
         ToolError: the ledger has no events about it.
@@ -41,7 +43,8 @@ async def why_node(backend: Backend, node: str, at: datetime | None, moment: str
     remedies = [one async for found in messages_about(backend, "remediation", node) for one in found]
     messages = {one.sequence: one for found in (about, of_agent, rules, remedies, *of_cards) for one in found}
     found = _recorded(backend, sorted(messages.values(), key=lambda one: order(one.sequence)))
-    return node_document(node, moment, [one for one in found if _counts(one, node, at)])
+    document = node_document(node, moment, [one for one in found if _counts(one, node, at)])
+    return document if at is not None else with_rollout(document, node_rollout(await current_state(backend), node))
 
 
 async def _read(backend: Backend, subject: str) -> list[Message]:

@@ -23,6 +23,7 @@ from gpuledger.events.device import (
 from gpuledger.events.envelope import Decoded, Event, encode, nats_subject_of
 from gpuledger.events.health import NodeHealthReported
 from gpuledger.events.ids import derived_id
+from gpuledger.events.machine_config import NodeConfigReported
 from gpuledger.events.node import NodeDevicesObserved, NodeMonitoringObserved
 from gpuledger.events.node_sharing import Nic, NodeNicsObserved
 from gpuledger.events.payload import Payload
@@ -106,6 +107,10 @@ class Agents:
     async def check_reported(self, node: str, report: NodeHealthReported) -> None:
         """Record what a preflight check of a pod reports over the node's socket."""
         await self._record(node, node, report)
+
+    async def config_reported(self, node: str, report: NodeConfigReported, time: datetime) -> None:
+        """Record what the node's agent of machine configuration has reported at this time."""
+        await self._put(source_of(node), node, report, time)
 
     async def heart_beat(self, node: str) -> None:
         """Record a heartbeat of the node's exporter."""

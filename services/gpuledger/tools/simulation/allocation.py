@@ -100,13 +100,14 @@ class FleetSlot:
 
 
 class FleetAllocation:
-    """The fleet's slots, and the pods that run in it; `cordoned` nodes get no more of them."""
+    """The fleet's slots, and the pods that run in it; nodes that are `cordoned` or `down` get no more of them."""
 
     def __init__(self, fleet: Fleet, start: Start) -> None:
         self._fleet = fleet
         self.slots = {slot_id: _slot(fleet, start, slot_id) for slot_id in fleet.slot_ids()}
         self.running: dict[str, RunningPod] = {}
         self.cordoned: set[str] = set()
+        self.down: set[str] = set()
         self._of_node: dict[str, list[FleetSlot]] = {name: [] for name in fleet.nodes}
         for slot in self.slots.values():
             self._of_node[slot.slot_id.node].append(slot)
@@ -121,9 +122,10 @@ class FleetAllocation:
         return [slot.slot_id.slot for slot in self._of_node[node] if slot.card is not None and slot.in_service]
 
     def schedule(self, pod: SimulatedPod, nodes: Iterable[str] | None = None) -> RunningPod | None:
-        """Put the pod on the first node that has room and is not cordoned; None where there is none."""
+        """Put the pod on the first node that has room and takes pods; None where there is none."""
+        closed = self.cordoned | self.down
         for node in self._preferred(pod, self._fleet.nodes if nodes is None else nodes):
-            if node not in self.cordoned and self._free[node][pod.resource] >= pod.units:
+            if node not in closed and self._free[node][pod.resource] >= pod.units:
                 return self._hold(pod, node, self._first_free(node, pod))
         return None
 

@@ -12,6 +12,7 @@ from gpuledger.tools.simulation.checks.course import CheckHappening, Checking
 from gpuledger.tools.simulation.failures import Failures, Remedy, XidError
 from gpuledger.tools.simulation.fleet import Fleet, SlotId
 from gpuledger.tools.simulation.preparation import Preparation, PreparationHappening
+from gpuledger.tools.simulation.reboots import RebootHappening, Reboots
 from gpuledger.tools.simulation.schedule import Schedule
 from gpuledger.tools.simulation.workload import DAY_S, FAILED, Arrivals, Chance, Rates
 
@@ -101,6 +102,7 @@ Happening = (
     | CardInserted
     | PreparationHappening
     | CheckHappening
+    | RebootHappening
 )
 
 
@@ -119,6 +121,7 @@ class FleetPlan:
         self._schedule: Schedule[Happening] = Schedule()
         self._add = self._schedule.add
         self._preparation = Preparation(self._schedule, rates.heartbeat_s)
+        self._reboots = Reboots(self._schedule, self.allocation, rates.reboot_s, self._retry)
         self.checking = Checking(self._schedule, self.allocation, chance, rates, self._run, self._end_failed)
         self.lost = self._begin(start)
         """Pods of the start that cannot have their former units; they have ended."""
@@ -172,6 +175,10 @@ class FleetPlan:
         """Put pods on a node again; returns the consequences."""
         self.allocation.cordoned.discard(node)
         return self._retry(node)
+
+    def reboot(self, node: str) -> list[Happening]:
+        """Have a node go down and boot again, with the pods that are on it; returns the consequences so far."""
+        return [*self._reboots.reboot(node)]
 
     def _begin(self, start: Start) -> list[RunningPod]:
         lost = [running_pod for running_pod in start.running if not self._resume(running_pod)]

@@ -18,14 +18,18 @@ from gpuledger.tools.simulation.assignments import DeviceChanges
 from gpuledger.tools.simulation.checks.course import CheckEnded, ChecksPassed, CheckStarted
 from gpuledger.tools.simulation.checks.execution import CheckExecution
 from gpuledger.tools.simulation.checks.gangs import GangChanges
-from gpuledger.tools.simulation.cordons import CordonChanges, Cordons, cordon_of
+from gpuledger.tools.simulation.cordons import Cordons
 from gpuledger.tools.simulation.decide import FleetPlan, Happening
 from gpuledger.tools.simulation.fleet import Fleet, FleetNode
 from gpuledger.tools.simulation.kubernetes import Cluster, side_by_side
 from gpuledger.tools.simulation.labels import in_order
+from gpuledger.tools.simulation.machineconfig.execution import ConfigExecution
+from gpuledger.tools.simulation.machineconfig.machines import Machines
 from gpuledger.tools.simulation.names import DEMO_NAMESPACE, place_of
+from gpuledger.tools.simulation.nodes import NodeChanges, seen_node
 from gpuledger.tools.simulation.pooling import Pooling
 from gpuledger.tools.simulation.preparation import ComponentReady, ComponentsStarted, HeartBeat, PreparationHappening
+from gpuledger.tools.simulation.reboots import NodeBooted, NodeWentDown, RebootHappening
 from gpuledger.tools.simulation.resume import VANISHED, ResumeState, is_own_pod, is_terminating, name_of, pod_from
 from gpuledger.tools.simulation.workload import Rates
 
@@ -36,6 +40,7 @@ HEARTBEAT_S: Final = 10.0
 HEARTBEATS_PER_S_MAX: Final = 50.0
 """The most lease renewals per second; large fleets renew less often, and their leases last longer."""
 
+CardHappening = decide.CardFailed | decide.CardReturned | decide.CardRemoved | decide.CardInserted
 PodChanges = Listed[Object] | ChangeBatch[Object]
 
 
@@ -49,7 +54,7 @@ class OtherChanges(NamedTuple):
     pods: Iterable[PodChanges]
     checked: Iterable[PodChanges]
     devices: Iterable[DeviceChanges]
-    nodes: Iterable[CordonChanges]
+    nodes: Iterable[NodeChanges]
     gangs: Iterable[GangChanges]
 
 
@@ -65,10 +70,12 @@ class Simulation:
         clock: Clock,
         chance: Random,
         rates: Rates,
+        machines: Machines,
     ) -> None:
         self.plan = plan
         self._pooling = Pooling(fleet, plan, cluster, agents)
         self._cordons = Cordons(fleet, plan)
+        self._configs = ConfigExecution(machines, plan, cluster, agents)
         self._checks = CheckExecution(plan.checking, cluster, agents)
         self._fleet = fleet
         self._cluster = cluster
@@ -88,6 +95,7 @@ class Simulation:
 
     async def begin(self, state: ResumeState) -> None:
         """Bring the fleet up, or resume it."""
+        self._configs.begin()
         self._recorded = {running_pod.pod.name for running_pod in state.start.running}
         nodes = list(self._fleet.nodes.values())
         await side_by_side(self._register, nodes)
@@ -102,8 +110,8 @@ class Simulation:
         await side_by_side(self._cluster.delete, state.stray)
         await side_by_side(self._discover, nodes)
         # The watch of Nodes comes too late for the pods that wait already.
-        cordons = [cordon_of(node) for node in await self._cluster.nodes()]
-        await self._carry_out(self._cordons.follow([Listed(cordons, "")]))
+        seen = [seen_node(node) for node in await self._cluster.nodes()]
+        await self._carry_out(self._cordons.follow([Listed(seen, "")]))
 
     def next_beat_s(self) -> float:
         """Real seconds until the next heartbeat."""
@@ -113,8 +121,11 @@ class Simulation:
         """Carry out what is due, and the consequences of other people's changes."""
         if self.next_beat_s() == 0:
             self._next_beat = self._clock() + timedelta(seconds=self._period_s)
-            await self._cluster.beat(self._fleet.nodes.values(), self._period_s)
+            down = self.plan.allocation.down
+            up = [node for name, node in self._fleet.nodes.items() if name not in down]
+            await self._cluster.beat(up, self._period_s)
         await self._carry_out(self._cordons.follow(seen.nodes))
+        await self._carry_out(await self._configs.follow(seen.nodes))
         await self._carry_out(self.plan.advance(to_s, STEP_HAPPENINGS_MAX))
         for one in seen.pods:
             await self._carry_out(await self._follow(one, _is_demo))
@@ -145,6 +156,13 @@ class Simulation:
                 await self._checks.happen(happening)
             case ComponentsStarted() | ComponentReady() | HeartBeat():
                 await self._prepare(happening)
+            case NodeWentDown() | NodeBooted():
+                await self._reboot(happening)
+            case decide.CardFailed() | decide.CardReturned() | decide.CardRemoved() | decide.CardInserted():
+                await self._change_card(happening)
+
+    async def _change_card(self, happening: CardHappening) -> None:
+        match happening:
             case decide.CardFailed():
                 await self._fail(happening)
             case decide.CardReturned(_, slot_id, card):
@@ -165,6 +183,12 @@ class Simulation:
             case HeartBeat(_, node):
                 await self._agents.heart_beat(node)
                 await self._observe_nics(node)
+
+    async def _reboot(self, happening: RebootHappening) -> None:
+        await self._configs.happen(happening)
+        await self._report(happening.node)
+        if isinstance(happening, NodeBooted):
+            self._configs.bring_up(happening.node)
 
     async def _fail(self, failed: decide.CardFailed) -> None:
         node, card, xid = failed.slot_id.node, failed.card, failed.xid

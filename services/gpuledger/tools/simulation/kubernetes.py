@@ -50,6 +50,9 @@ class Cluster:
         self._clock = clock
         self._sleep = sleep
         self._since = clock()
+        self._boots: dict[str, objects.Boot] = {}
+        """Of nodes that have rebooted, or do."""
+
         self._free = asyncio.Semaphore(REQUESTS_MAX)
 
     async def prepare(self, sharing: SharingNames) -> None:
@@ -70,8 +73,13 @@ class Cluster:
 
     async def report(self, node: FleetNode, cards: Mapping[int, Card], in_service: Iterable[int]) -> None:
         """The node's kubelet reports what the node offers."""
-        status = objects.node_status(node, cards, in_service, since=self._since, now=self._clock())
+        boot = self._boots.get(node.name) or objects.Boot(node.name, self._since)
+        status = objects.node_status(node, cards, in_service, boot, self._clock())
         await self._apply(NODES, status, names.KUBELET, "status")
+
+    def set_boot(self, node: str, boot_id: str, *, is_up: bool) -> None:
+        """From its next report on, a node's kubelet reports this boot, and that the node is up, or goes down."""
+        self._boots[node] = objects.Boot(boot_id, self._clock(), is_up)
 
     async def discover(self, node: FleetNode, cards: Mapping[int, Card]) -> None:
         """NFD and GFD report on the node."""

@@ -14,6 +14,7 @@ KUBELET: Final = "kubelet"
 NFD: Final = "nfd-master"
 SCHEDULER: Final = "gpuledger-simulation"
 CONTROLLER: Final = "kube-controller-manager"
+CONFIG_AGENT: Final = "machine-config-agent"
 USERS: Final = "gpuledger-simulation-users"
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"

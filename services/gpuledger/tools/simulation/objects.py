@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from gpuledger.api.conditions import rfc3339
 from gpuledger.api.labels import NFD_NODE_NAME
@@ -30,13 +30,22 @@ MEMORY_GIB_PER_GPU: Final = 64
 LEASE_PERIODS: Final = 4
 """A lease lasts for so many heartbeats."""
 
-_READY = (
+_HEALTHY = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
     ("PIDPressure", "False", "KubeletHasSufficientPID"),
-    ("Ready", "True", "KubeletReady"),
 )
+_READY = (*_HEALTHY, ("Ready", "True", "KubeletReady"))
+_DOWN = (*_HEALTHY, ("Ready", "False", "KubeletNotReady"))
 _REASONS: Final = {"Succeeded": ("Completed", 0), FAILED: ("Error", 1)}
+
+
+class Boot(NamedTuple):
+    """The boot of a node's kernel, and since when the node is up, or down for the next one."""
+
+    boot_id: str
+    since: datetime
+    is_up: bool = True
 
 
 def namespace(name: str, **marks: str) -> Object:
@@ -57,12 +66,11 @@ def node_labels(of: FleetNode, cards: Mapping[int, Card]) -> Object:
     return {"metadata": {"name": of.name, "labels": labels.feature_labels(of, cards)}}
 
 
-def node_status(
-    of: FleetNode, cards: Iterable[int], in_service: Iterable[int], *, since: datetime, now: datetime
-) -> Object:
-    """The Node's status, ready `since` then; `cards` and `in_service` are slots."""
-    times = {"lastHeartbeatTime": rfc3339(now), "lastTransitionTime": rfc3339(since)}
-    conditions = [{"type": kind, "status": status, "reason": reason, **times} for kind, status, reason in _READY]
+def node_status(of: FleetNode, cards: Iterable[int], in_service: Iterable[int], boot: Boot, now: datetime) -> Object:
+    """The Node's status; `cards` and `in_service` are slots."""
+    times = {"lastHeartbeatTime": rfc3339(now), "lastTransitionTime": rfc3339(boot.since)}
+    states = _READY if boot.is_up else _DOWN
+    conditions = [{"type": kind, "status": status, "reason": reason, **times} for kind, status, reason in states]
     return {
         "metadata": {"name": of.name},
         "status": {
@@ -70,7 +78,7 @@ def node_status(
             "allocatable": _amounts(of, in_service),
             "conditions": conditions,
             "addresses": [{"type": "Hostname", "address": of.name}],
-            "nodeInfo": _node_info(of),
+            "nodeInfo": _node_info(of, boot.boot_id),
         },
     }
 
@@ -175,10 +183,10 @@ def _amounts(of: FleetNode, slots: Iterable[int]) -> dict[str, str]:
     return {"cpu": str(of.cpus), "memory": f"{of.memory_mib}Mi", "pods": str(PODS_PER_NODE), **amounts}
 
 
-def _node_info(of: FleetNode) -> dict[str, str]:
+def _node_info(of: FleetNode, boot_id: str) -> dict[str, str]:
     return {
         "architecture": "amd64",
-        "bootID": of.name,
+        "bootID": boot_id,
         "containerRuntimeVersion": CONTAINER_RUNTIME,
         "kernelVersion": KERNEL_VERSION,
         "kubeProxyVersion": "",

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import aclosing
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any, Final, Generic, TypeVar
 
@@ -25,12 +26,13 @@ from gpuledger.runtime.tasks import end
 from gpuledger.tools.simulation.agents import Agents, epoch_of
 from gpuledger.tools.simulation.assignments import device_of
 from gpuledger.tools.simulation.checks.gangs import gang_config
-from gpuledger.tools.simulation.cordons import cordon_of
 from gpuledger.tools.simulation.decide import FleetPlan
 from gpuledger.tools.simulation.execution import OtherChanges, Simulation
 from gpuledger.tools.simulation.fleet import Fleet, FleetSpec
 from gpuledger.tools.simulation.fleet_journal import FleetJournal
 from gpuledger.tools.simulation.kubernetes import CHECKED, DEMO, Cluster, retrying
+from gpuledger.tools.simulation.machineconfig.machines import Machines
+from gpuledger.tools.simulation.nodes import seen_node
 from gpuledger.tools.simulation.resume import resume_state
 from gpuledger.tools.simulation.schedule import Pace
 from gpuledger.tools.simulation.workload import Rates
@@ -40,6 +42,9 @@ PAUSE_MAX_S: Final = 1.0
 
 EXPORTER_HEARTBEAT_MIN_S: Final = 1.0
 """The least real seconds between two heartbeats of an exporter at any speed, so that others can follow them."""
+
+REBOOT_MIN_S: Final = 2.0
+"""The least real seconds that a reboot takes at any speed, so that others can see it."""
 
 QUEUE_MAX: Final = 256
 """Changes of one kind that wait to be handled; while so many do, the watch waits."""
@@ -61,6 +66,7 @@ async def run(
     rates: Rates | None = None,
     database_url: str | None = None,
     names: SharingNames = SharingNames(),  # noqa: B008 - it is immutable
+    hosts: Path | None = None,
 ) -> None:
     """Simulate the fleet until cancelled.
 
@@ -75,6 +81,7 @@ async def run(
         rates: how often things happen.
         database_url: where snapshots of what the ledger has of the fleet are kept; None: each start reads all of it.
         names: those of shared devices.
+        hosts: the folder with the files of the nodes' hosts, by node; None: no node takes a machine configuration.
 
     Raises:
         SpeedError: the speed is out of bounds.
@@ -91,11 +98,12 @@ async def run(
     state = resume_state(fleet, recorded, await cluster.pods(), await cluster.ready_components(), chance, rates)
     plan = FleetPlan(fleet, chance, rates, state.start)
     agents = Agents(ledger, epoch_of(seed), recorded.numbers, clock=clock, sleep=sleep)
-    simulation = Simulation(fleet, plan, cluster, agents, clock, chance, rates)
-    await simulation.begin(state)
-    log.info("the fleet is up", fleet=str(spec), seed=seed, speed=speed, events=recorded.events)
-    keeping = [] if database_url is None else [journal.run(), journal.follow(asyncio.sleep)]
-    await _follow(simulation, client, pace, clock, sleep, keeping)
+    async with aclosing(Machines(fleet.nodes, hosts, client, clock)) as machines:
+        simulation = Simulation(fleet, plan, cluster, agents, clock, chance, rates, machines)
+        await simulation.begin(state)
+        log.info("the fleet is up", fleet=str(spec), seed=seed, speed=speed, events=recorded.events)
+        keeping = [] if database_url is None else [journal.run(), journal.follow(asyncio.sleep)]
+        await _follow(simulation, client, pace, clock, sleep, keeping)
 
 
 def _failing(rates: Rates, failures: int | None) -> Rates:
@@ -104,8 +112,11 @@ def _failing(rates: Rates, failures: int | None) -> Rates:
 
 
 def _seen_by_others(rates: Rates, speed: float) -> Rates:
-    """The same rates, with heartbeats and checks of pods so slow that others can follow them in real time."""
-    return replace(rates, heartbeat_s=max(rates.heartbeat_s, EXPORTER_HEARTBEAT_MIN_S * speed), pace=max(1.0, speed))
+    """The same rates, with heartbeats, reboots and checks of pods so slow that others can follow them in real time."""
+    heartbeat_s = max(rates.heartbeat_s, EXPORTER_HEARTBEAT_MIN_S * speed)
+    return replace(
+        rates, heartbeat_s=heartbeat_s, reboot_s=max(rates.reboot_s, REBOOT_MIN_S * speed), pace=max(1.0, speed)
+    )
 
 
 async def _follow(
@@ -120,7 +131,7 @@ async def _follow(
     checked = KindWatch(client, PODS, lambda pod: pod, selection=CHECKED, sleep=sleep)
     gangs = KindWatch(client, CONFIG_MAPS, gang_config, sleep=sleep)
     devices = KindWatch(client, GPU_DEVICES, device_of, sleep=sleep)
-    nodes = KindWatch(client, NODES, cordon_of, sleep=sleep)
+    nodes = KindWatch(client, NODES, seen_node, sleep=sleep)
     watches = (pods, checked, devices, nodes, gangs)
     following = [asyncio.create_task(one) for one in (*(watch.run() for watch in watches), *keeping)]
     try:

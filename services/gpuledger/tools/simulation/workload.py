@@ -47,8 +47,8 @@ class Rates:
 
     `load` is the share of the fleet that is requested on average. A card that fails is removed after
     `removal_mean_s`, and the next one is inserted after `insertion_mean_s` more. Agents check the exporters of
-    their nodes every `heartbeat_s`. `pace` is how many simulated seconds a real one is, for what depends on people and
-    services, who have real time; at least one.
+    their nodes every `heartbeat_s`. A node that reboots is down for `reboot_s`. `pace` is how many simulated seconds a
+    real one is, for what depends on people and services, who have real time; at least one.
     """
 
     load: float = 0.75
@@ -63,6 +63,7 @@ class Rates:
     removal_mean_s: float = 4 * 3_600.0
     insertion_mean_s: float = 1_800.0
     heartbeat_s: float = 15.0
+    reboot_s: float = 10.0
     pace: float = 1.0
 
     @property

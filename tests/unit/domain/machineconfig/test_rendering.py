@@ -146,3 +146,12 @@ def test_an_unchanged_file_is_not_unpacked_again() -> None:
     assert kept.of(one.model_copy(update={"content": "cannot be unpacked"})) is before
     with pytest.raises(ValueError, match="base64"):
         CanonicalFiles().of(one.model_copy(update={"content": "cannot be unpacked"}))
+
+
+def test_files_that_differ_in_anything_are_kept_apart() -> None:
+    kept, one = CanonicalFiles(), config_file()
+    others = [
+        config_file("/etc/b.conf"), config_file(content="b"), config_file(mode=0), config_file(owner="0:0"),
+        config_file(state="absent"),
+    ]  # fmt: skip
+    assert [kept.of(file) for file in (one, *others)] == [CanonicalFiles().of(file) for file in (one, *others)]

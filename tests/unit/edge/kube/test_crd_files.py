@@ -12,11 +12,15 @@ from gpuledger.api.kinds import (
     GPU_DEVICES,
     GPU_NODE_STATES,
     GPU_POOLS,
+    MACHINE_CONFIG_GROUP,
+    MACHINE_CONFIG_POOLS,
+    MACHINE_CONFIGS,
     MODULE_CONFIGS,
     NODE_FEATURE_RULE,
     NODE_FEATURE_RULES,
     NODE_FEATURES,
     PRINTED_CATEGORY,
+    RENDERED_MACHINE_CONFIGS,
     RESOURCE_SLICE_STATUSES,
     Resource,
     shared_devices,
@@ -43,9 +47,13 @@ SHIPPED = crds.shipped()
 ATOMIC = {
     ".status.devices[].allocations", ".status.poolStatus.validationErrors", ".spec.nodeSelector.matchExpressions",
     ".spec.devices", ".spec.devices[].vfGroups", ".spec.devices[].vfGroups[].vfs",
-    ".spec.deviceAssignment.autoApproveSelector.matchExpressions",
+    ".spec.deviceAssignment.autoApproveSelector.matchExpressions", ".spec.machineConfigSelector.matchExpressions",
+    ".spec.config.files", ".spec.config.systemd.units", ".spec.sources",
 }  # fmt: skip
 """Lists in an order that we give them."""
+
+WITHOUT_STATUS = {MACHINE_CONFIGS.full_name, RENDERED_MACHINE_CONFIGS.full_name}
+"""Kinds of which there is nothing to observe: their pool has it."""
 
 ALL = SHIPPED + crds.foreign()
 
@@ -80,7 +88,8 @@ def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str,
 
 @pytest.mark.parametrize(
     "resource", [GPU_DEVICES, GPU_NODE_STATES, GPU_POOLS, CLUSTER_GPU_POOLS, shared_devices(),
-                 RESOURCE_SLICE_STATUSES, MODULE_CONFIGS, NODE_FEATURES, NODE_FEATURE_RULES]
+                 RESOURCE_SLICE_STATUSES, MODULE_CONFIGS, NODE_FEATURES, NODE_FEATURE_RULES,
+                 MACHINE_CONFIGS, MACHINE_CONFIG_POOLS, RENDERED_MACHINE_CONFIGS]
 )  # fmt: skip
 def test_names_are_those_of_the_code(resource: Resource) -> None:
     spec = by_name(resource.full_name)["spec"]
@@ -119,15 +128,20 @@ def test_strings_and_lists_have_bounds(crd: dict[str, Any]) -> None:
 @pytest.mark.parametrize("crd", SHIPPED, ids=ids)
 def test_kubectl_is_served(crd: dict[str, Any]) -> None:
     spec = crd["spec"]
-    assert spec["names"]["categories"] == [PRINTED_CATEGORY]
+    assert spec["names"].get("categories") == (None if spec["group"] == MACHINE_CONFIG_GROUP else [PRINTED_CATEGORY])
     assert spec["names"]["shortNames"]
-    assert version(crd)["subresources"] == {"status": {}}
+    assert version(crd).get("subresources") == (None if ids(crd) in WITHOUT_STATUS else {"status": {}})
     columns = version(crd)["additionalPrinterColumns"]
     assert columns[-1]["name"] == "Age"
     assert all(" " not in column["name"] and column["description"] for column in columns)
 
 
-@pytest.mark.parametrize("crd", [crd for crd in SHIPPED if crd["spec"]["group"] != shared_devices().group], ids=ids)
+WITH_CONDITIONS = [
+    crd for crd in SHIPPED if crd["spec"]["group"] != shared_devices().group and ids(crd) not in WITHOUT_STATUS
+]
+
+
+@pytest.mark.parametrize("crd", WITH_CONDITIONS, ids=ids)
 def test_conditions_are_a_map_by_type(crd: dict[str, Any]) -> None:
     (conditions,) = (node for path, node in nodes(schema(crd)) if path.endswith(".conditions"))
     assert (conditions["x-kubernetes-list-type"], conditions["x-kubernetes-list-map-keys"]) == ("map", ["type"])
@@ -161,10 +175,17 @@ def test_states_and_reasons_of_a_slices_devices_are_those_of_the_code() -> None:
     assert set(allowed[".status.devices[].stateReason"]["enum"]) == set(UnavailableReason) - {UnavailableReason.TAKEN}
 
 
-@pytest.mark.parametrize("resource", [GPU_POOLS, CLUSTER_GPU_POOLS], ids=lambda one: one.kind)
+SELECTORS = {
+    GPU_POOLS: (".spec.nodeSelector", ".spec.deviceAssignment.autoApproveSelector"),
+    CLUSTER_GPU_POOLS: (".spec.nodeSelector", ".spec.deviceAssignment.autoApproveSelector"),
+    MACHINE_CONFIG_POOLS: (".spec.nodeSelector", ".spec.machineConfigSelector"),
+}
+
+
+@pytest.mark.parametrize("resource", SELECTORS, ids=lambda one: one.kind)
 def test_operators_of_label_selectors_are_those_of_the_code(resource: Resource) -> None:
     allowed = dict(nodes(schema(by_name(resource.full_name))))
-    for selector in (".spec.nodeSelector", ".spec.deviceAssignment.autoApproveSelector"):
+    for selector in SELECTORS[resource]:
         assert allowed[f"{selector}.matchExpressions[].operator"]["enum"] == list(SELECTOR_OPERATORS)
         (rule,) = allowed[f"{selector}.matchExpressions[]"]["x-kubernetes-validations"]
         assert str([name for name, has_values in SELECTOR_OPERATORS.items() if has_values]) in rule["rule"]

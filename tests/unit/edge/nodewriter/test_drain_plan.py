@@ -64,6 +64,7 @@ def of_device(found: Any, devices: Any) -> bool | None:
         (pod(spec={"nodeName": "n2"}), False),
         (pod(spec={}), False),
         (pod(namespace="kube-system"), False),
+        (pod(namespace="machine-config-system"), False),
         (pod(namespace="gpuledger"), False),
         (pod(namespace="infra-dns"), False),
         (pod(namespace="infra"), True),

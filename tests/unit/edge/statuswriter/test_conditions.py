@@ -9,7 +9,7 @@ from gpuledger.edge.kube.crds import node_feature_rule, shipped
 from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
 from gpuledger.edge.statuswriter.desired.instances import HANDLERS
 from gpuledger.edge.statuswriter.desired.state import DesiredState
-from gpuledger.edge.statuswriter.fields import at_generation, observe
+from gpuledger.edge.statuswriter.fields import for_object, observe
 from gpuledger.edge.statuswriter.objects import DesiredObject, Document, Key, Kind
 from gpuledger.edge.statuswriter.reconcile.decide import Action, decide, is_drift
 from gpuledger.edge.statuswriter.reconcile.planner import Planner
@@ -60,7 +60,7 @@ def planned(state: DesiredState, key: Key, generation: int = 1) -> DesiredObject
     planner = Planner(state, node_feature_rule())
     desired = planner.desired(key)
     assert desired is not None
-    complete = at_generation(key.kind, desired, observe(key.kind, stored(desired, generation)))
+    complete = for_object(key.kind, desired, observe(key.kind, stored(desired, generation)))
     assert complete is not None
     return complete
 
@@ -99,7 +99,7 @@ def test_a_written_generation_leads_to_no_further_write() -> None:
 def test_our_own_status_is_no_drift_at_its_generation() -> None:
     desired = Planner(desired_state(*FACTS), node_feature_rule()).desired(NODE)
     assert desired is not None
-    complete = at_generation(NODE.kind, desired, observe(NODE.kind, stored(desired, 1)))
+    complete = for_object(NODE.kind, desired, observe(NODE.kind, stored(desired, 1)))
     assert complete is not None
     kept = observe(NODE.kind, stored(complete, 1))
     assert not is_drift(NODE.kind, desired, kept, kept._replace(version="6"))

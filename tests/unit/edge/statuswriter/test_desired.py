@@ -63,7 +63,7 @@ def test_what_changed_and_what_was_withdrawn() -> None:
 def test_a_node_with_gpus_has_our_label(present: bool, labels: dict[str, str]) -> None:
     state = desired_state(("w1", NodeInventoryChanged(present=present, conditions=(COMPLETE,))))
     key = Key(Kind.KUBE_NODE, "w1")
-    assert desired_object(state, key, node_feature_rule()) == DesiredObject({"labels": labels}, {})
+    assert desired_object(state, key, node_feature_rule()) == DesiredObject({"labels": labels, "annotations": {}}, {})
     assert desired_object(state, key._replace(name="cpu"), node_feature_rule()) is None, "it is nobody's business"
 
 

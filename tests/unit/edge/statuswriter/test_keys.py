@@ -20,6 +20,8 @@ KEYS = {
     Kind.RULE: [Key(Kind.RULE, node_feature_rule()["metadata"]["name"])],
     Kind.SLICE: [Key(Kind.SLICE, "gone")],
     Kind.MODULE: [],
+    Kind.RENDERED_CONFIG: [Key(Kind.RENDERED_CONFIG, "old")],
+    Kind.CONFIG_POOL: [],
 }
 
 
@@ -37,6 +39,7 @@ class Rows(dict[str, Any]):
 def state() -> DesiredState:
     state = desired_state(*found("d1", "d2"), ("w1", ready()), (POOL, CARD), (CLUSTER_POOL, CARD))
     state.withdraw(Key(Kind.SLICE, "gone"))
+    state.withdraw(Key(Kind.RENDERED_CONFIG, "old"))
     return state
 
 

@@ -8,7 +8,7 @@ from gpuledger.api.kinds import MODULE_CONFIG
 from gpuledger.edge.kube.crds import node_feature_rule
 from gpuledger.edge.statuswriter.desired.module import ModuleConfigured
 from gpuledger.edge.statuswriter.desired.state import DesiredState, desired_object
-from gpuledger.edge.statuswriter.fields import at_generation, observe
+from gpuledger.edge.statuswriter.fields import for_object, observe
 from gpuledger.edge.statuswriter.metrics.gpu import GpuMetrics
 from gpuledger.edge.statuswriter.objects import DesiredObject, Document, Key, Kind
 from gpuledger.edge.statuswriter.reconcile.decide import Action, decide, is_drift
@@ -92,12 +92,12 @@ def stored(desired: DesiredObject, generation: int, **more: Any) -> Document:
 def test_an_edited_module_config_gets_its_generation_and_is_no_drift() -> None:
     desired = shown(desired_state((MODULE_CONFIG, MISSING), settings(TYPO)))
     assert desired is not None
-    at_4 = at_generation(Kind.MODULE, desired, observe(Kind.MODULE, stored(desired, 4)))
+    at_4 = for_object(Kind.MODULE, desired, observe(Kind.MODULE, stored(desired, 4)))
     assert at_4 is not None
     then = observe(Kind.MODULE, stored(at_4, 4))
     assert decide(Kind.MODULE, at_4, withdrawn=False, observed=then) is Action.NOTHING
     edited = then._replace(generation=5, version="6")
-    current = at_generation(Kind.MODULE, desired, edited)
+    current = for_object(Kind.MODULE, desired, edited)
     assert current is not None
     generations = {one["type"]: one["observedGeneration"] for one in current.status["conditions"]}
     assert generations == {"Configured": 4, "PrerequisiteNotMet": 5}

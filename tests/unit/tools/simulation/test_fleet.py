@@ -144,7 +144,7 @@ def test_mig_instances_are_labelled_and_offered() -> None:
     assert (features["nvidia.com/mig.strategy"], features["nvidia.com/mig-1g.10gb.count"]) == ("mixed", "14")
     assert features["nvidia.com/mig-3g.40gb.product"] == "NVIDIA-A100-SXM4-80GB-MIG-3g.40gb"
     assert hardware_facts(features)["mig_profiles"] == ["1g.10gb", "3g.40gb"]
-    offered = objects.node_status(node, cards, [0], since=_NOW, now=_NOW)["status"]
+    offered = objects.node_status(node, cards, [0], objects.Boot("first", _NOW), _NOW)["status"]
     assert {key: value for key, value in offered["capacity"].items() if "nvidia" in key} == {
         GPU_RESOURCE: "0",
         "nvidia.com/mig-1g.10gb": "14",

@@ -1,7 +1,8 @@
 """Folds the ledger's events into the desired state, and notes which of them are worth a Kubernetes Event. Pure."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from gpuledger.api.conditions import (
     PREREQUISITE_NOT_MET,
@@ -18,8 +19,11 @@ from gpuledger.domain.fact import Fact, Handler, Handlers, within
 from gpuledger.domain.inventory.state import DECIDED_HANDLERS, DECIDED_SPECS, GpuDevice
 from gpuledger.domain.pools.agent_reports import partitions_reported
 from gpuledger.domain.pools.pools import POOLS_HANDLERS
+from gpuledger.edge.statuswriter.desired import config_news
 from gpuledger.edge.statuswriter.desired.coverage import HANDLERS as COVERAGE_HANDLERS
 from gpuledger.edge.statuswriter.desired.instances import HANDLERS as INSTANCE_HANDLERS
+from gpuledger.edge.statuswriter.desired.machine_configs import HANDLERS as CONFIG_HANDLERS
+from gpuledger.edge.statuswriter.desired.machine_configs import MachineConfigs
 from gpuledger.edge.statuswriter.desired.module import HANDLERS as MODULE_HANDLERS
 from gpuledger.edge.statuswriter.desired.module import news_of
 from gpuledger.edge.statuswriter.desired.pools import HANDLERS as POOL_USAGE_HANDLERS
@@ -37,6 +41,14 @@ from gpuledger.events.device import (
     DevicePoolApplied,
     DeviceStateChanged,
     DeviceWithdrawn,
+)
+from gpuledger.events.machine_config import (
+    MachineConfigPoolChanged,
+    MachineConfigRendered,
+    MachineConfigRenderedWithdrawn,
+    NodeConfigChanged,
+    NodeConfigDrainFailed,
+    NodeConfigReported,
 )
 from gpuledger.events.module import ModulePrerequisiteChanged
 from gpuledger.events.node import (
@@ -101,6 +113,7 @@ _FOLD: Handlers = _combined(
     within("availability", AVAILABILITY_HANDLERS),
     within("slices", SLICE_HANDLERS),
     within("shared", SHARED_HANDLERS),
+    within("machine_configs", CONFIG_HANDLERS),
 )
 
 
@@ -315,7 +328,37 @@ def _devices_shared(state: DesiredState, fact: Fact, data: NodeDevicesShared) ->
         state.withdraw(key)
 
 
+def _rendered(state: DesiredState, fact: Fact, data: MachineConfigRendered) -> None:
+    _fold(state, fact, data)
+    state.forget_withdrawal(Key(Kind.RENDERED_CONFIG, data.name))
+
+
+def _rendered_withdrawn(state: DesiredState, fact: Fact, data: MachineConfigRenderedWithdrawn) -> None:
+    if state.machine_configs.rendered.get(data.name) is not None:
+        state.withdraw(Key(Kind.RENDERED_CONFIG, data.name))
+    _fold(state, fact, data)
+
+
+def _announcing(news_of: Callable[[MachineConfigs, Fact, Any], Iterator[config_news.News]]) -> Handler:
+    """Folds an event about the configuration of nodes, and announces what of it is news."""
+
+    def fold(state: DesiredState, fact: Fact, data: Payload) -> None:
+        found = list(news_of(state.machine_configs, fact, data))
+        if type(data) in _FOLD:
+            _fold(state, fact, data)
+        for key, reason, about, note, is_warning in found:
+            _announce(state, fact, key, reason, about, note, is_warning=is_warning)
+
+    return fold
+
+
 _HANDLERS: Handlers = {
+    MachineConfigRendered: _rendered,
+    MachineConfigRenderedWithdrawn: _rendered_withdrawn,
+    MachineConfigPoolChanged: _announcing(config_news.of_pool),
+    NodeConfigChanged: _announcing(config_news.of_node),
+    NodeConfigDrainFailed: _announcing(config_news.of_drain),
+    NodeConfigReported: _announcing(config_news.of_report),
     NodeDevicesShared: _devices_shared,
     DeviceDetected: _detected,
     DeviceWithdrawn: _withdrawn,
@@ -338,7 +381,7 @@ class DesiredProjection(Projection):
     """Folds the desired state, which stays in memory."""
 
     name = "statuswriter"
-    version = 2
+    version = 3
     specs = DECIDED_SPECS
     handlers = {**_FOLD, **_HANDLERS}
     forgotten_by_effects = frozenset({WITHDRAWN.name})

@@ -26,6 +26,11 @@ from gpuledger.domain.pools.pools import Assignment, Pools
 from gpuledger.domain.table import Changes, Table, TableSpec
 from gpuledger.edge.statuswriter.desired.coverage import LabelCoverage
 from gpuledger.edge.statuswriter.desired.instances import MigInstances
+from gpuledger.edge.statuswriter.desired.machine_configs import (
+    MachineConfigs,
+    desired_rendered,
+    desired_status,
+)
 from gpuledger.edge.statuswriter.desired.module import ModuleCheck
 from gpuledger.edge.statuswriter.desired.pools import PoolUsage, desired_pool, pool_key
 from gpuledger.edge.statuswriter.desired.replicas import Availability
@@ -59,10 +64,11 @@ WITHDRAWN: Final = TableSpec("withdrawn_object", WithdrawnObject, ("kind", "name
 
 
 class DesiredState(Inventory):
-    """Inventory, preparation and pools as decided, the present of slices, withdrawn objects, and young occurrences.
+    """Inventory, preparation, pools and configurations as decided, slices at present, and what is young or withdrawn.
 
     Nothing is written to any table but a snapshot's. Rows of withdrawn objects leave when the API server has none.
-    `names` are those of shared devices. Without `labels_nodes` only Nodes with shared devices are written.
+    `names` are those of shared devices. Without `labels_nodes` only Nodes are written that share devices or are
+    configured.
     """
 
     def __init__(self, names: SharingNames = NAMES, *, labels_nodes: bool = True) -> None:
@@ -79,6 +85,7 @@ class DesiredState(Inventory):
         self.module_check = ModuleCheck()
         self.availability = Availability()
         self.slices = PresentAvailability()
+        self.machine_configs = MachineConfigs()
         self._slice_settings_before = self._slice_settings()
         self._withdrawn = Table(WITHDRAWN)
         self._withdrawn.never_written()
@@ -90,7 +97,7 @@ class DesiredState(Inventory):
         """All that a snapshot has to have."""
         parts = (self.bootstrap, self.pools, self.pool_usage, self.instances, self.coverage, self.module_check)
         tables = dict(super().tables())
-        for part in (*parts, self.availability, self.slices, self.occurrences, self.shared):
+        for part in (*parts, self.availability, self.slices, self.occurrences, self.shared, self.machine_configs):
             tables |= part.tables()
         return tables
 
@@ -109,6 +116,7 @@ class DesiredState(Inventory):
         keys |= dict.fromkeys(Key(Kind.SLICE, name) for name in self.slices.take_touched())
         touched = self.shared.take_touched()
         keys |= dict.fromkeys(Key(kind, node) for node in touched for kind in (Kind.SHARED, Kind.KUBE_NODE))
+        keys |= dict.fromkeys(self._changed_configs())
         before, self._slice_settings_before = self._slice_settings_before, self._slice_settings()
         if before != self._slice_settings_before:
             keys |= dict.fromkeys(self.keys(Kind.SLICE))
@@ -139,6 +147,11 @@ class DesiredState(Inventory):
         yield from (pool_key(row.pool) for row in _rows(self.pools.total))
         yield from (pool_key(row.pool) for row in _rows(self.pools.condition))
         yield from map(pool_key, self.pool_usage.take_touched())
+
+    def _changed_configs(self) -> Iterator[Key]:
+        yield from (Key(Kind.RENDERED_CONFIG, name) for name in self.machine_configs.take_rendered())
+        yield from (Key(Kind.CONFIG_POOL, name) for name in self.machine_configs.take_pools())
+        yield from (Key(Kind.KUBE_NODE, name) for name in self.machine_configs.take_nodes())
 
     def _slice_settings(self) -> tuple[bool, str]:
         settings = self.settings_in_force()
@@ -184,7 +197,9 @@ class DesiredState(Inventory):
         tables: Mapping[Kind, Iterable[str]] = {
             Kind.MODULE: dict.fromkeys([*self.module.rows, *self.module_check.modules()]),
             Kind.NODE: self.node.rows,
-            Kind.KUBE_NODE: dict.fromkeys([*(self.node.rows if self.labels_nodes else ()), *self.shared.node.rows]),
+            Kind.KUBE_NODE: self._kube_nodes() if kind in (None, Kind.KUBE_NODE) else (),
+            Kind.RENDERED_CONFIG: self.machine_configs.rendered.rows,
+            Kind.CONFIG_POOL: self.machine_configs.state.rows,
             Kind.SHARED: self.shared.node.rows,
             Kind.DEVICE: self.device.rows,
             Kind.SLICE: self.slices.slice.rows,
@@ -194,6 +209,10 @@ class DesiredState(Inventory):
                 yield from [Key(one, name) for name in names]
         for others in (map(pool_key, self.pools.pool.rows), self.withdrawn()):
             yield from [key for key in others if kind in (None, key.kind)]
+
+    def _kube_nodes(self) -> dict[str, None]:
+        labelled = self.node.rows if self.labels_nodes else ()
+        return dict.fromkeys([*labelled, *self.shared.node.rows, *self.machine_configs.node.rows])
 
     def state_of(self, device: GpuDevice) -> str:
         """The state that a GPUDevice shows."""
@@ -261,17 +280,21 @@ def _node(state: DesiredState, key: Key, rule: Document) -> DesiredObject | None
 
 
 def _kube_node(state: DesiredState, key: Key) -> DesiredObject | None:
-    """The label by which components run on the node, and what it shares.
+    """The label by which components run on the node, what it shares, and the annotations of its configuration.
 
-    Nodes that the inventory does not have, and that never shared anything, are nobody's business.
+    Nodes that the inventory does not have, that never shared anything and that no rollout had are nobody's business.
     """
     row, shared = state.node.get(key.name), desired_resources(state.shared, key.name, state.names)
-    if shared is None and (row is None or not state.labels_nodes):
+    configured = state.machine_configs.node.get(key.name)
+    is_labelled = row is not None and (state.labels_nodes or shared is not None)
+    if shared is None and configured is None and not is_labelled:
         return None
-    detected = {LABEL_DETECTED: LABEL_TRUE} if row is not None and row.present else {}
-    if shared is None:
-        return DesiredObject({"labels": detected}, {})
-    return DesiredObject({"labels": detected | shared.main["labels"]}, shared.status)
+    labels = {LABEL_DETECTED: LABEL_TRUE} if row is not None and row.present and is_labelled else {}
+    if shared is not None:
+        labels |= shared.main["labels"]
+    annotations = {} if configured is None else configured.shown
+    main = {"labels": labels, "annotations": annotations}
+    return DesiredObject(main, {} if shared is None else shared.status, configured=configured and configured.uid)
 
 
 def _shared(state: DesiredState, key: Key) -> DesiredObject | None:
@@ -295,6 +318,14 @@ def _slice(state: DesiredState, key: Key) -> DesiredObject | None:
     return desired_slice(state.slices, key.name, redacted=is_redacted)
 
 
+def _rendered_config(state: DesiredState, key: Key) -> DesiredObject | None:
+    return desired_rendered(state.machine_configs, key.name)
+
+
+def _config_pool(state: DesiredState, key: Key) -> DesiredObject | None:
+    return desired_status(state.machine_configs, key.name)
+
+
 def _pool(state: DesiredState, key: Key) -> DesiredObject | None:
     return desired_pool(state.pools, state.pool_usage, key)
 
@@ -307,4 +338,6 @@ _DESIRED: Mapping[Kind, Callable[[DesiredState, Key], DesiredObject | None]] = {
     Kind.SLICE: _slice,
     Kind.POOL: _pool,
     Kind.CLUSTER_POOL: _pool,
+    Kind.RENDERED_CONFIG: _rendered_config,
+    Kind.CONFIG_POOL: _config_pool,
 }

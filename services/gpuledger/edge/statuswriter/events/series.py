@@ -27,6 +27,15 @@ ACTIONS: Final = {
     EventReason.CONDITION_CHANGED: "Inspect",
     EventReason.STATUS_RESTORED: "Restore",
     EventReason.FIELD_CONFLICT: "Restore",
+    EventReason.RENDER_FAILED: "Render",
+    EventReason.POOL_OVERLAP: "Select",
+    EventReason.UPDATE_STARTED: "Update",
+    EventReason.UPDATE_APPLIED: "Update",
+    EventReason.DRAIN_FAILED: "Drain",
+    EventReason.DRAIN_STUCK: "Drain",
+    EventReason.APPLY_FAILED: "Apply",
+    EventReason.APPLY_TIMEOUT: "Apply",
+    EventReason.REBOOT_STARTED: "Reboot",
 }
 
 

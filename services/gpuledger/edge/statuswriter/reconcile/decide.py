@@ -8,7 +8,7 @@ wrong ledger, or an empty one, deletes nothing.
 
 from enum import StrEnum
 
-from gpuledger.edge.statuswriter.fields import at_generation, digest
+from gpuledger.edge.statuswriter.fields import digest, for_object
 from gpuledger.edge.statuswriter.objects import (
     POOL_KINDS,
     USER_KINDS,
@@ -72,7 +72,7 @@ def is_drift(kind: Kind, desired: DesiredObject | None, before: ObservedObject, 
     """Whether somebody else changed an object that was as desired, while the desired form stayed the same."""
     if desired is None or before.deleting or (after is not None and after.deleting):
         return False
-    desired_then, desired_now = at_generation(kind, desired, before), at_generation(kind, desired, after)
+    desired_then, desired_now = for_object(kind, desired, before), for_object(kind, desired, after)
     if after is not None and desired_then != desired_now:
         return False
     was_right = decide(kind, desired_then, withdrawn=False, observed=before) is Action.NOTHING

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from gpuledger.edge.statuswriter.cache.objects import ObjectCache
 from gpuledger.edge.statuswriter.desired.components import NO_COMPONENTS, Components
 from gpuledger.edge.statuswriter.desired.state import DesiredState, desired_object, rule_key
-from gpuledger.edge.statuswriter.fields import at_generation
+from gpuledger.edge.statuswriter.fields import for_object
 from gpuledger.edge.statuswriter.objects import DesiredObject, Document, Key, Kind, ObservedObject
 from gpuledger.edge.statuswriter.reconcile.decide import Action, decide
 
@@ -65,7 +65,7 @@ class Planner:
         if not self.is_shown(key.kind):
             return IDLE
         observed = self.observed(key)
-        desired = at_generation(key.kind, self.desired(key), observed)
+        desired = for_object(key.kind, self.desired(key), observed)
         withdrawn = self.state.is_withdrawn(key) or key.kind is Kind.COMPONENT
         return PlannedStep(decide(key.kind, desired, withdrawn=withdrawn, observed=observed), desired, observed)
 

@@ -9,7 +9,14 @@ from typing import Any, Final
 from gpuledger.api.sharing import SharingNames
 from gpuledger.edge.kube.errors import ConflictError
 from gpuledger.edge.statuswriter.cache.objects import merged
-from gpuledger.edge.statuswriter.fields import digest, item_name, observe, our_labels, status_of
+from gpuledger.edge.statuswriter.fields import (
+    config_annotations,
+    digest,
+    item_name,
+    observe,
+    our_labels,
+    status_of,
+)
 from gpuledger.edge.statuswriter.node_resources import PLACES
 from gpuledger.edge.statuswriter.objects import NAMES, Document, Key, Kind, ObservedObject
 from gpuledger.edge.statuswriter.reconcile.planner import PlannedStep
@@ -19,10 +26,14 @@ SOMEBODY: Final = "somebody"
 
 def extra_of(key: Key, part: Document, obj: Document, names: SharingNames = NAMES) -> list[Document]:
     """What the object has beyond what was applied, where the product owns all of it and the server sets no defaults."""
-    if key.kind in (Kind.MODULE, Kind.COMPONENT) or "finalizers" in part:
+    if key.kind in (Kind.MODULE, Kind.COMPONENT, Kind.RENDERED_CONFIG) or "finalizers" in part:
         return []
     if "labels" in part:
-        return removals(part["labels"], our_labels(key.kind, obj, names), "/metadata/labels")
+        labels = removals(part["labels"], our_labels(key.kind, obj, names), "/metadata/labels")
+        if key.kind is not Kind.KUBE_NODE:
+            return labels
+        annotations = config_annotations(obj["metadata"])
+        return labels + removals(part["annotations"], annotations, "/metadata/annotations")
     if key.kind is Kind.KUBE_NODE:
         return removals(_with_places(part["status"]), status_of(key.kind, obj, names), "/status")
     (name, applied), *_ = part.items()

@@ -14,7 +14,7 @@ from gpuledger.edge.kube.errors import NotFoundError
 from gpuledger.edge.statuswriter.cache.objects import ListedObject, read
 from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
 from gpuledger.edge.statuswriter.desired.state import DesiredState
-from gpuledger.edge.statuswriter.fields import at_generation, main_of, status_of
+from gpuledger.edge.statuswriter.fields import digest, for_object, main_of, status_of
 from gpuledger.edge.statuswriter.objects import (
     NAMES,
     POOL_KINDS,
@@ -35,11 +35,11 @@ from gpuledger.projection.replay import OnProgress, fold_until
 SHOWN_MAX: Final = 20
 """How many differences are shown in full."""
 
-OUR_KINDS: Final = (Kind.DEVICE, Kind.NODE, Kind.SLICE, Kind.SHARED)
+OUR_KINDS: Final = (Kind.DEVICE, Kind.NODE, Kind.SLICE, Kind.SHARED, Kind.RENDERED_CONFIG)
 """Kinds whose every object follows from the ledger."""
 
-COMPARED: Final = (*OUR_KINDS, *POOL_KINDS)
-"""Kinds that are compared with the ledger.
+COMPARED: Final = (*OUR_KINDS, *POOL_KINDS, Kind.CONFIG_POOL, Kind.KUBE_NODE)
+"""Kinds that are compared with the ledger; of Nodes only the annotations of their configuration are.
 
 The others follow from more than the ledger: DaemonSets of components and labels of Nodes from the settings of
 `gpuledger up`, the NodeFeatureRule from the build, and Deckhouse's own ModuleConfig drops our condition.
@@ -73,7 +73,7 @@ class KubeVerification(NamedTuple):
 async def compare(
     client: KubeClient, ledger: Ledger, on_progress: OnProgress | None = None, names: SharingNames = NAMES
 ) -> KubeVerification:
-    """Compare every GPUDevice, GPUNodeState, Device, pool and ResourceSliceStatus with the ledger.
+    """Compare every object of a kind of `COMPARED` with the ledger.
 
     ResourceSliceStatuses are left out while nobody keeps them; a kind that the server does not have has no objects.
     The API server is listed after the ledger was folded, so what is decided or written meanwhile may show as a
@@ -88,9 +88,10 @@ async def compare(
     assert isinstance(state, DesiredState)
     kinds = [kind for kind in COMPARED if kind is not Kind.SLICE or state.settings_in_force().dra_availability]
     planner = Planner(state, node_feature_rule())
-    planned = {key: planner.desired(key) for kind in kinds for key in planner.keys(kind)}
-    observed = await observed_objects(client, kinds, names)
-    complete = {key: at_generation(key.kind, one, observed.get(key)) for key, one in planned.items()}
+    planned = {key: _compared_form(planner.desired(key), key) for kind in kinds for key in _keys(planner, kind)}
+    found = await observed_objects(client, kinds, names)
+    observed = {key: one for key, one in found.items() if key.kind is not Kind.KUBE_NODE or key in planned}
+    complete = {key: for_object(key.kind, one, observed.get(key)) for key, one in planned.items()}
     desired = {key: one for key, one in complete.items() if one is not None}
     keys = list(differing(desired, observed))
     shown = [await _difference(client, key, desired, names) for key in sorted(keys)[:SHOWN_MAX]]
@@ -98,6 +99,31 @@ async def compare(
     position = ledger.generations.position(fold.sequence)
     left_out = tuple(kind for kind in Kind if kind not in kinds)
     return KubeVerification(position, state.enabled, len(desired.keys() | observed.keys()), len(keys), first, left_out)
+
+
+def _keys(planner: Planner, kind: Kind) -> Iterator[Key]:
+    """The objects to compare: of Nodes only those that a rollout has or had."""
+    configured = planner.state.machine_configs.node.rows
+    return (key for key in planner.keys(kind) if kind is not Kind.KUBE_NODE or key.name in configured)
+
+
+def _compared_form(desired: DesiredObject | None, key: Key) -> DesiredObject | None:
+    """The part of an object that follows from the ledger alone."""
+    if desired is None or key.kind is not Kind.KUBE_NODE:
+        return desired
+    return desired._replace(main=_of_the_ledger(key.kind, desired.main), status={})
+
+
+def _of_the_ledger(kind: Kind, main: Document) -> Document:
+    return {"annotations": main["annotations"]} if kind is Kind.KUBE_NODE else main
+
+
+def _read(kind: Kind, names: SharingNames, obj: Document) -> ListedObject:
+    listed = read(kind, obj, names)
+    if kind is not Kind.KUBE_NODE:
+        return listed
+    main = digest(_of_the_ledger(kind, main_of(kind, obj, names)))
+    return listed._replace(observed=listed.observed._replace(main=main, status=digest({})))
 
 
 def differing(desired: Mapping[Key, DesiredObject], observed: Mapping[Key, ObservedObject]) -> Iterator[Key]:
@@ -115,10 +141,15 @@ def first_difference(
 ) -> ObjectDifference | None:
     """Where an object first differs from its desired form."""
     expected = None if desired is None else {"main": desired.main, "status": desired.status}
-    found = None if obj is None else {"main": main_of(key.kind, obj, names), "status": status_of(key.kind, obj, names)}
+    found = None if obj is None else _found(key, obj, names)
     if expected is None or found is None:
         return None if expected is found else ObjectDifference(key, "", _flat(expected), _flat(found))
     return next(_walk(key, "", expected, found), None)
+
+
+def _found(key: Key, obj: Document, names: SharingNames) -> dict[str, Document]:
+    main = _of_the_ledger(key.kind, main_of(key.kind, obj, names))
+    return {"main": main, "status": {} if key.kind is Kind.KUBE_NODE else status_of(key.kind, obj, names)}
 
 
 def _flat(parts: dict[str, Document] | None) -> object:
@@ -147,7 +178,7 @@ async def observed_objects(
 
 async def _listed(client: KubeClient, kind: Kind, names: SharingNames) -> list[ListedObject]:
     try:
-        return (await client.collect(resource_of(kind, names), partial(read, kind, names=names))).items
+        return (await client.collect(resource_of(kind, names), partial(_read, kind, names))).items
     except NotFoundError:
         return []
 

@@ -1,4 +1,4 @@
-"""Leaves the proxy's facts for the node's agent, which records them when it is there."""
+"""Leaves the facts of a process of the node for the agent, which records them when it is there."""
 
 import asyncio
 from typing import Final
@@ -14,11 +14,11 @@ from gpuledger.runtimefacts.folder import FactsFolder, StoredFact
 WRITES_AT_ONCE_MAX: Final = 1
 """Numbers of files grow one by one."""
 
-log = structlog.get_logger("gpuledger.runtimeproxy")
+log = structlog.get_logger("gpuledger.runtimefacts")
 
 
 class StoredFacts:
-    """A `gpuledger.runtimeproxy.creation.FactSink` on the node's disk; a full disk costs facts and stops no pod."""
+    """Facts on the node's disk; a full disk costs facts and stops nothing else."""
 
     def __init__(self, folder: FactsFolder, *, clock: Clock, new_id: NewId) -> None:
         self._folder = folder
