@@ -196,7 +196,7 @@ async def test_a_rollout_is_followed_until_it_is_done(migrated_url: str) -> None
                 *COMMAND, "config", "status", POOL, "-w", stdout=PIPE, stderr=PIPE, env=environ
             )
             desired = (await following(process, "Target:")).split()[1]
-            await following(process, "1 nodes wait: 1 of at most 1 are unavailable.")
+            await following(process, "1 node waits: 1 of at most 1 are unavailable.")
             for node in ("n2", "n3"):
                 done = NodeConfigReported(state="done", revision=desired, current_revision=desired)
                 await record(by(f"/nodes/{node}/agent", system_clock(), (node, done)))

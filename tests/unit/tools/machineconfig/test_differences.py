@@ -40,7 +40,7 @@ def test_a_file_that_changed_is_a_unified_diff() -> None:
 
 
 def test_files_that_come_go_and_are_removed() -> None:
-    gone = config_file("/absent", "", state="absent")
+    gone = config_file("/absent", "", state="absent", mode=0o600)
     found = differences(holding(config_file("/old"), config_file("/absent")), holding(config_file("/new"), gone))
     assert [(one.path, one.change) for one in found.files] == [
         ("/absent", "changed"),

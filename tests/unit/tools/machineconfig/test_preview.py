@@ -187,6 +187,15 @@ def test_why_a_node_is_where_it_is() -> None:
     assert says(log, "n1") == "it waits: pool gpu is paused"
 
 
+def test_a_node_whose_turn_it_is_knows_that_there_is_a_place() -> None:
+    state = state_of(settled(["a", "b"]))
+    put_manifests(state, Manifests({"base": OTHER}))
+    preview(state, POOL)
+    found = node_rollout(state, "n1")
+    assert found is not None
+    assert found["answer"] == "it waits for its turn, 2 of 2 in the order of pool gpu; the budget has a place for it"
+
+
 def test_a_node_of_two_pools_and_one_of_none() -> None:
     log = settled(["a"])
     log.record("other", config_pool(debounce_s=0, uid="o"), 50)
