@@ -86,6 +86,9 @@ from bench.restarting import RestartingSizes, restarting
 from bench.resting import FULL as RESTING
 from bench.resting import QUICK as QUICK_RESTING
 from bench.resting import RestingSizes, resting
+from bench.rollout import FULL as ROLLOUT
+from bench.rollout import QUICK as QUICK_ROLLOUT
+from bench.rollout import RolloutSizes, rollout
 from bench.scale import FULL as SCALE
 from bench.scale import QUICK as QUICK_SCALE
 from bench.scale import ScaleSizes, scale
@@ -151,6 +154,7 @@ class Sizes:
     extender: ExtenderSizes = EXTENDER
     scheduling: SchedulingSizes = SCHEDULING
     service_process: ServiceSizes = SERVICE_PROCESS
+    rollout: RolloutSizes = ROLLOUT
 
 
 FULL = Sizes()
@@ -190,6 +194,7 @@ QUICK = Sizes(
     extender=QUICK_EXTENDER,
     scheduling=QUICK_SCHEDULING,
     service_process=QUICK_SERVICE_PROCESS,
+    rollout=QUICK_ROLLOUT,
 )
 NAMES = (
     "publishing",
@@ -223,6 +228,7 @@ NAMES = (
     "extender",
     "scheduling",
     "service-process",
+    "rollout",
 )
 
 _progress = Console(stderr=True)
@@ -311,6 +317,7 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "extender": lambda: extender(database_url, sizes.extender),
         "scheduling": lambda: scheduling(sizes.scheduling, sizes.rounds),
         "service-process": lambda: service_process(database_url, sizes.service_process),
+        "rollout": lambda: rollout(sizes.rollout, sizes.rounds),
     }
     return measures[name]()
 

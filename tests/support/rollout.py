@@ -33,7 +33,7 @@ from gpuledger.events.maintenance import (
     NodeMaintenanceRequested,
     OwnedDrain,
 )
-from gpuledger.events.node import NodeLabelled, NodeUnlabelled
+from gpuledger.events.node import NodeGone, NodeLabelled, NodeObserved, NodeUnlabelled
 from gpuledger.events.payload import Payload
 from gpuledger.events.position import ORIGIN
 from gpuledger.ledger.api import Message
@@ -73,7 +73,7 @@ def source_of(subject: str, data: Payload) -> str:
     sources: dict[str, tuple[type[Payload], ...]] = {
         "/watchers/machineconfigs": (MachineConfigDefined, MachineConfigGone),
         "/watchers/machineconfigpools": (MachineConfigPoolDefined, MachineConfigPoolGone),
-        "/watchers/nodes": (NodeLabelled, NodeUnlabelled, NodeMachineObserved, NodeMachineGone),
+        "/watchers/nodes": (NodeLabelled, NodeUnlabelled, NodeObserved, NodeGone, NodeMachineObserved, NodeMachineGone),
         "/services/maintenance": (NodeIsolationChanged, NodeDrainChanged),
     }
     if isinstance(data, NodeConfigReported):
@@ -111,7 +111,7 @@ class RolloutLog:
         source = more.pop("source", None) or source_of(subject, data)
         recorded_at = at(more.pop("recorded_s", at_s))
         number = self._numbers[source] = self._numbers.get(source, 0) + 1
-        event = Event(f"{source}/{number}", source, data.TYPE, subject, at(at_s), data, "q", number, **more)
+        event = Event(f"{source}/{number}", source, data.TYPE, subject, at(at_s), data, "rollout", number, **more)
         self._append(event, recorded_at)
         return self._take(recorded_at)
 
@@ -131,10 +131,15 @@ class RolloutLog:
         given = {"state": state, "revision": desired, "current_revision": desired, **fields}
         return self.record(node, NodeConfigReported.model_validate(given), at_s)
 
+    def decides_isolation(self, node: str, at_s: float, *, unschedulable: bool) -> None:
+        """The maintenance service decides that the node is set aside, because of the last request, or given back."""
+        cause = self.last(NodeMaintenanceRequested if unschedulable else NodeMaintenanceReleased, node)
+        data = NodeIsolationChanged(uid=f"uid-{node}", isolation=Isolation(unschedulable=unschedulable))
+        self.record(node, data, at_s, causation_id=cause.id)
+
     def isolated(self, node: str, at_s: float, *, unschedulable: bool = True) -> list[Decoded]:
         """The maintenance service has the node set aside or given back, and that is carried out."""
-        isolation = Isolation(unschedulable=unschedulable)
-        self.record(node, NodeIsolationChanged(uid=f"uid-{node}", isolation=isolation), at_s)
+        self.decides_isolation(node, at_s, unschedulable=unschedulable)
         return self.record(node, NodeIsolationApplied(intent=self.last(NodeIsolationChanged).id, written=True), at_s)
 
     def drains(self, node: str, at_s: float) -> str:
@@ -158,8 +163,7 @@ class RolloutLog:
 
     def isolation_fails(self, node: str, at_s: float, *, unschedulable: bool) -> list[Decoded]:
         """The API server refuses to have the node set aside, or given back."""
-        isolation = Isolation(unschedulable=unschedulable)
-        self.record(node, NodeIsolationChanged(uid=f"uid-{node}", isolation=isolation), at_s)
+        self.decides_isolation(node, at_s, unschedulable=unschedulable)
         return self.record(node, NodeIsolationFailed(intent=self.last(NodeIsolationChanged).id, reason="No"), at_s)
 
     def row(self, node: str) -> ConfigNodeRow:
@@ -179,9 +183,9 @@ class RolloutLog:
         found = [event for event, _ in self.log if isinstance(event.data, kind)]
         return [event for event in found if subject in (None, event.subject)][-1]
 
-    def messages(self) -> list[Message]:
-        """The log as messages."""
-        return [message_of(event, recorded_at, place) for place, (event, recorded_at) in enumerate(self.log, 1)]
+    def messages(self, after: int = 0) -> list[Message]:
+        """The log as messages, whose sequences follow that one."""
+        return [message_of(event, recorded_at, place) for place, (event, recorded_at) in enumerate(self.log, after + 1)]
 
     def _append(self, event: Decoded, recorded_at: datetime) -> None:
         self.log.append((event, recorded_at))

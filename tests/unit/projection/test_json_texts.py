@@ -9,6 +9,12 @@ from gpuledger.db.json_columns import JSON_COLUMNS
 from gpuledger.events.claim import ClaimAllocated, ClaimRequested
 from gpuledger.events.device import Card, DeviceMarked, Hardware
 from gpuledger.events.health import NodeHealthReported
+from gpuledger.events.machine_config import (
+    MachineConfigDefined,
+    MachineConfigPoolChanged,
+    MachineConfigPoolDefined,
+    MachineConfigRendered,
+)
 from gpuledger.events.maintenance import (
     Drain,
     Isolation,
@@ -35,10 +41,12 @@ from gpuledger.tools.queries.backend import all_projections
 from support.dra_facts import allocated, availability_of, fact_at
 from support.events import event, log_of, message
 from support.fold_snapshots import CountingLedger, recorded_messages
+from support.machine_configs import config_file, config_pool, machine_config
 from support.maintenance import MaintenanceLog, observed, requested
 from support.offering import labelled
 from support.quarantine import OWNER, QuarantineLog, rules
 from support.remediation import RemediationLog, fault
+from support.rollout import RolloutLog
 from support.sharing import lives
 
 STORED = (
@@ -46,6 +54,7 @@ STORED = (
     *(RemediationRulesApplied, TreatedFault),
     *(SlicePublished, ClaimRequested, ClaimAllocated, DeviceClassDefined, TaintRuleSet),
     *(NodeDevicesShared, Card, Nic),
+    *(MachineConfigDefined, MachineConfigPoolDefined, MachineConfigRendered, MachineConfigPoolChanged),
     *(NodeLabelled, DeviceMarked, Hardware, PoolDefined, WantedDevice, Isolation, Drain, OwnedDrain, LeavingPod),
 )
 """What documents of rows are made of, whole or in part; beside them there are objects of texts, and of counts."""
@@ -67,7 +76,7 @@ MAY_BE_EMPTY = {
 
 
 def messages() -> list[Message]:
-    """A recorded log, and behind it what no build had recorded by then: maintenance, quarantine, remediation."""
+    """A recorded log, and behind it what no build had recorded by then: maintenance, quarantine, rollouts, shares."""
     recorded, maintenance = recorded_messages(), MaintenanceLog()
     maintenance.record("maintained", observed(), 0)
     maintenance.record("maintained", requested(drain={}), 1)
@@ -85,6 +94,11 @@ def messages() -> list[Message]:
     drained = NodeMaintenanceRequested(owner=OWNER, reason="Unhealthy", drain=Drain())
     remediation.record("n2", drained, 12)
     found += remediation.messages(number_of(found[-1].sequence))
+    rollout = RolloutLog()
+    rollout.record("worker", config_pool(debounce_s=0), 0)
+    rollout.node("configured", 1)
+    rollout.record("sysctl", machine_config(config_file()), 2)
+    found += rollout.messages(number_of(found[-1].sequence))
     shares = [event(labelled(), "shares", source="/watchers/sharingnodes"), *lives(3, 9)]
     shares.insert(0, event(RuleEnforced(), NodeGpuCheckpointsObserved.TYPE, number=2, source="/services/sources"))
     return [*found, *log_of(shares, number_of(found[-1].sequence) + 1)]

@@ -18,18 +18,9 @@ def max_unavailable(given: str, machine_count: int) -> int:
     return max(1, -(-int(given[:-1]) * machine_count // 100))
 
 
-def unavailable(state: Rollout, pool: str) -> set[str]:
-    """The nodes of a pool that are unavailable; none of a paused one counts."""
-    definition = state.definition(pool)
-    if definition is None or definition.paused:
-        return set()
-    rows = (state.node.get(node) for node in state.membership.members(pool))
-    return {row.node for row in rows if row is not None and is_unavailable(state, row)}
-
-
 def is_unavailable(state: Rollout, row: ConfigNodeRow) -> bool:
     """Whether nothing new runs on a node, or what it is to have is not what it has."""
-    if row.unschedulable or row.phase != IDLE or row.agent_state in _BUSY:
+    if row.unschedulable or row.phase != IDLE or row.agent_state in _BUSY or not row.is_confirmed():
         return True
     if row.desired_revision is not None and row.desired_revision != row.current_revision:
         return True

@@ -1,19 +1,22 @@
-"""Counts how far the nodes of a pool are. Pure; one pass over the pool's nodes."""
+"""Counts how far the nodes of a pool are. Pure; one pass over the pool's nodes, which each of their reports costs."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gpuledger.deciders.rollout.budget import is_unavailable
-from gpuledger.deciders.rollout.plan import AT_REST, DRAIN_STUCK
+from gpuledger.deciders.rollout.plan import DRAIN_STUCK
 from gpuledger.domain.machineconfig.decided import ERROR
-from gpuledger.domain.machineconfig.rows import ConfigNodeRow
+from gpuledger.domain.machineconfig.rows import AT_REST, ConfigNodeRow
 from gpuledger.domain.machineconfig.state import APPLYING, DRAINING, FAILED, IDLE, Rollout
 
-LISTED_MAX = 10
+LISTED_MAX: Final = 10
 """How many nodes a condition names, the first ones by name."""
 
 
 class Counts(NamedTuple):
-    """The nodes of a pool by how far they are, each list by name; `revisions` is what they have."""
+    """The nodes of a pool by how far they are, each list by name; `revisions` is what they have.
+
+    `unavailable` are those that count as that, `waiting` those whose update may begin.
+    """
 
     machines: int
     ready: int
@@ -25,28 +28,32 @@ class Counts(NamedTuple):
     degraded: list[ConfigNodeRow]
     stuck: list[str]
     overlapping: list[str]
-    unavailable: int
+    unavailable: set[str]
+    waiting: list[ConfigNodeRow]
     revisions: set[str | None]
 
 
 def counts_of(state: Rollout, pool: str, target: str | None) -> Counts:
-    """How far the nodes of a pool are. Of a paused one, none counts as unavailable."""
-    found = (state.node.get(node) for node in state.membership.members(pool))
-    rows = [row for row in found if row is not None]
-    definition = state.definition(pool)
-    is_paused = definition is not None and definition.paused
+    """How far the nodes of a pool are. Of a paused one, none counts as unavailable, and none waits."""
+    definition, nodes = state.definition(pool), state.node.rows
+    rows = [nodes[node] for node in state.membership.members(pool)]
+    is_rolling = definition is not None and not definition.paused
+    has_target = [row for row in rows if row.current_revision == target] if target is not None else []
+    under_way = [row for row in rows if row.phase != IDLE]
+    draining = [row for row in under_way if row.phase == DRAINING]
     return Counts(
         len(rows),
-        sum(_is_ready(row, target) for row in rows),
-        sum(target is not None and row.current_revision == target for row in rows),
-        sum(row.phase == APPLYING for row in rows),
-        sum(row.cordoned for row in rows),
+        sum(row.phase == IDLE and row.agent_state in AT_REST for row in has_target),
+        len(has_target),
+        sum(row.phase == APPLYING for row in under_way),
+        sum(row.cordoned for row in under_way),
         sum(row.reboot_pending for row in rows),
-        [row.node for row in rows if row.phase == DRAINING],
+        [row.node for row in draining],
         [row for row in rows if row.phase == FAILED or row.agent_state == ERROR],
-        [row.node for row in rows if row.phase == DRAINING and row.reason == DRAIN_STUCK],
-        [row.node for row in rows if len(state.membership.pools_of(row.node)) > 1],
-        0 if is_paused else sum(is_unavailable(state, row) for row in rows),
+        [row.node for row in draining if row.reason == DRAIN_STUCK],
+        [row.node for row in rows if row.pool is None],
+        {row.node for row in rows if is_unavailable(state, row)} if is_rolling else set(),
+        [row for row in rows if _is_waiting(row, target)] if is_rolling else [],
         {row.current_revision for row in rows},
     )
 
@@ -57,6 +64,6 @@ def listed(names: list[str]) -> str:
     return ", ".join(names[:LISTED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
-def _is_ready(row: ConfigNodeRow, target: str | None) -> bool:
-    has_target = target is not None and row.current_revision == target
-    return has_target and row.phase == IDLE and row.agent_state in AT_REST
+def _is_waiting(row: ConfigNodeRow, target: str | None) -> bool:
+    """Whether a node waits for its update to begin: it belongs to this pool alone, and has something else."""
+    return row.phase == IDLE and row.current_revision != target and row.pool is not None and target is not None

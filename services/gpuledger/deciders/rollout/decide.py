@@ -6,18 +6,23 @@ state. Every decision is the difference from the last one about the same thing, 
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Final
 
-from gpuledger.deciders.rollout.budget import max_unavailable, unavailable
+from gpuledger.deciders.rollout.budget import max_unavailable
+from gpuledger.deciders.rollout.counts import Counts, counts_of
 from gpuledger.deciders.rollout.drains import requests_for
 from gpuledger.deciders.rollout.order import order_of
-from gpuledger.deciders.rollout.plan import NodePlan, begun, is_waiting, next_plan, plan_of, view_of
+from gpuledger.deciders.rollout.plan import NodePlan, begun, next_plan, plan_of, view_of
 from gpuledger.deciders.rollout.revisions import render, withdrawn
 from gpuledger.deciders.rollout.status import differs, status_of
 from gpuledger.domain.fact import Fact, counted_as_recorded
-from gpuledger.domain.machineconfig.state import Rollout
+from gpuledger.domain.machineconfig.state import Rollout, Touched
 from gpuledger.events.machine_config import MachineConfigPoolWithdrawn, NodeConfigChanged
 from gpuledger.events.payload import Payload, truncated
 from gpuledger.projection.definition import Causation, Decision
+
+ROUNDS_MAX: Final = 8
+"""How often decisions may lead to others: a node lets go of a revision, which its pool then withdraws."""
 
 
 class Deciding:
@@ -33,18 +38,23 @@ class Deciding:
         return self._causation.time
 
     def touched(self) -> Iterator[Decision]:
-        """What follows for all that the fact has touched."""
+        """What follows for all that the fact has touched, and for what these decisions touch."""
+        for _ in range(ROUNDS_MAX):
+            touched = self._state.take_touched()
+            if not any(touched):
+                return
+            yield from self._round(touched)
+
+    def _round(self, touched: Touched) -> Iterator[Decision]:
         state = self._state
-        touched = state.take_touched()
         for pool in touched.pools:
             yield from self._rendered(pool)
         members = {node for pool in touched.pools for node in state.membership.members(pool)}
         for node in sorted(members.union(touched.nodes)):
             yield from self._node(node)
         pools = {pool for node in touched.nodes for pool in state.membership.pools_of(node)}
-        for pool in sorted(pools.union(touched.pools)):
+        for pool in sorted(pools.union(touched.pools, touched.counted)):
             yield from self.pool(pool)
-        state.take_touched()  # Decisions touch what they are about, and that is decided.
 
     def node(self, node: str, plan: NodePlan) -> Iterator[Decision]:
         """Have a node's plan be this one."""
@@ -57,18 +67,20 @@ class Deciding:
     def pool(self, pool: str) -> Iterator[Decision]:
         """Who begins, what is withdrawn, and the state of a pool."""
         state, row = self._state, self._state.pool.get(pool)
-        if row is not None:
-            yield from self._begin(pool)
+        target = state.target(pool)
+        counts = None if row is None else counts_of(state, pool, target)
+        if row is not None and counts is not None and counts.waiting:
+            yield from self._begin(pool, counts)
+            counts = counts_of(state, pool, target)
         for gone in withdrawn(state, pool):
             yield self._about_pool(pool, gone)
         before = state.status.get(pool)
-        if row is None:
-            if before is not None:
-                yield self._about_pool(pool, MachineConfigPoolWithdrawn())
-            return
-        status = status_of(state, row)
-        if differs(before, status):
-            yield self._about_pool(pool, status)
+        if row is not None and counts is not None:
+            status = status_of(state, row, target, counts)
+            if differs(before, status):
+                yield self._about_pool(pool, status)
+        elif before is not None:
+            yield self._about_pool(pool, MachineConfigPoolWithdrawn())
 
     def rendered(self, pool: str) -> Iterator[Decision]:
         """Render a pool."""
@@ -91,23 +103,18 @@ class Deciding:
     def _node(self, node: str) -> Iterator[Decision]:
         yield from self.node(node, next_plan(view_of(self._state, node, self.at)))
 
-    def _begin(self, pool: str) -> Iterator[Decision]:
+    def _begin(self, pool: str, counts: Counts) -> Iterator[Decision]:
         """The updates that begin: as many as may be unavailable, in the pool's order."""
         state, definition = self._state, self._state.definition(pool)
-        if definition is None or definition.paused:
-            return
-        members = state.membership.members(pool)
-        most, busy = max_unavailable(definition.max_unavailable, len(members)), unavailable(state, pool)
-        if len(busy) > most:
-            return
-        views = [view_of(state, node, self.at) for node in members]
-        waiting = [view for view in views if is_waiting(view)]
-        waiting.sort(key=lambda view: order_of(state, view.row, prefers_idle=definition.prefers_idle))
-        for view in waiting:
-            node = view.row.node
-            if len(busy | {node}) <= most:
-                busy.add(node)
-                yield from self.node(node, begun(state, view))
+        assert definition is not None, "no node waits for a pool that is gone"
+        most, busy = max_unavailable(definition.max_unavailable, counts.machines), counts.unavailable
+        waiting = counts.waiting
+        if len(busy) >= most:  # Who is unavailable already takes no other place.
+            waiting = [row for row in waiting if row.node in busy] if len(busy) == most else []
+        for row in sorted(waiting, key=lambda row: order_of(state, row, prefers_idle=definition.prefers_idle)):
+            if row.node in busy or len(busy) < most:
+                busy.add(row.node)
+                yield from self.node(row.node, begun(state, view_of(state, row.node, self.at)))
 
     def _about_pool(self, pool: str, data: Payload) -> Decision:
         before = self._state.status.get(pool)

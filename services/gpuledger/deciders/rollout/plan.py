@@ -10,13 +10,10 @@ from typing import Final, NamedTuple, cast
 from gpuledger.api.machine_config import AgentState
 from gpuledger.domain.machineconfig.holding import holds_devices
 from gpuledger.domain.machineconfig.nodes import row_of
-from gpuledger.domain.machineconfig.rows import ConfigNodeRow
+from gpuledger.domain.machineconfig.rows import AT_REST, ConfigNodeRow
 from gpuledger.domain.machineconfig.state import APPLYING, DRAINING, FAILED, IDLE, Rollout
 from gpuledger.domain.maintenance.rows import FINISHED
 from gpuledger.events.machine_config import NodeConfigPhase
-
-AT_REST: Final = (AgentState.DONE, AgentState.IDLE)
-"""The states of an agent that works on nothing."""
 
 STEPS_MAX: Final = 6
 """How many steps may follow from one fact: returned, moved to another pool, and what that pool wants."""
@@ -125,17 +122,10 @@ def begun(state: Rollout, view: NodeView) -> NodePlan:
     return plan.draining(view.at)
 
 
-def is_waiting(view: NodeView) -> bool:
-    """Whether a node waits for its update to begin."""
-    return view.row.phase == IDLE and view.may_change() and not view.has_target()
-
-
 def is_done(row: ConfigNodeRow, desired: str | None) -> bool:
     """Whether the agent has what the node is to have, and has reported so since."""
-    if desired is None or row.current_revision != desired or row.agent_state not in AT_REST:
-        return False
-    bound = row.confirms_after
-    return bound is None or (row.reported_at is not None and row.reported_at > bound)
+    is_at_rest = row.agent_state in AT_REST and row.is_confirmed()
+    return desired is not None and row.current_revision == desired and is_at_rest
 
 
 def has_error(row: ConfigNodeRow) -> bool:

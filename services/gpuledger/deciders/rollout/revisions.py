@@ -37,7 +37,6 @@ def render(state: Rollout, row: ConfigPoolRow) -> Iterator[MachineConfigRendered
     found = rendering(state, row)
     problem = str(found) if isinstance(found, RenderProblem) else ""
     state.pool.put(row._replace(waits_since=None, problem=problem))
-    state.touch_pool(row.name)
     if isinstance(found, MachineConfigRendered):
         yield found
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gpuledger.api.machine_config import ConfigPoolConditionType as Type
 from gpuledger.deciders.rollout.budget import max_unavailable
-from gpuledger.deciders.rollout.counts import LISTED_MAX, Counts, counts_of, listed
+from gpuledger.deciders.rollout.counts import LISTED_MAX, Counts, listed
 from gpuledger.domain.machineconfig.decided import conditions_text
 from gpuledger.domain.machineconfig.rows import ConfigPoolRow, ConfigPoolStatusRow
 from gpuledger.domain.machineconfig.state import Rollout
@@ -18,11 +18,10 @@ AS_EXPECTED = "AsExpected"
 """Reasons of conditions."""
 
 
-def status_of(state: Rollout, row: ConfigPoolRow) -> MachineConfigPoolChanged:
+def status_of(state: Rollout, row: ConfigPoolRow, target: str | None, found: Counts) -> MachineConfigPoolChanged:
     """The state of a pool as its nodes are now."""
-    definition, target = state.definition(row.name), state.target(row.name)
+    definition, before = state.definition(row.name), state.status.get(row.name)
     assert definition is not None, "the pool is there"
-    found, before = counts_of(state, row.name, target), state.status.get(row.name)
     is_ready = target is not None and found.ready == found.machines
     current = before and before.current_revision
     if len(found.revisions) == 1:
@@ -40,7 +39,7 @@ def status_of(state: Rollout, row: ConfigPoolRow) -> MachineConfigPoolChanged:
         cordoned_count=found.cordoned,
         draining_count=len(found.draining),
         pending_reboot_count=found.pending_reboot,
-        unavailable=found.unavailable,
+        unavailable=len(found.unavailable),
         max_unavailable=max_unavailable(definition.max_unavailable, found.machines),
         observed_generation=row.generation,
         conditions=tuple(_conditions(state, row, definition, target, found)),

@@ -12,10 +12,11 @@ from typing import Final, NamedTuple
 from gpuledger.api.machine_config import DRAIN_RETRY_MIN_S, AgentState, drain_retry_s
 from gpuledger.deciders.rollout.decide import Deciding
 from gpuledger.deciders.rollout.drains import GIVEN_BACK, is_lost, is_over_time, request, retried, stuck
-from gpuledger.deciders.rollout.plan import APPLY_TIMEOUT, AT_REST, DRAIN_STUCK, plan_of
+from gpuledger.deciders.rollout.plan import APPLY_TIMEOUT, DRAIN_STUCK, plan_of
 from gpuledger.domain.fact import Fact
-from gpuledger.domain.machineconfig.rows import ConfigMaintenanceRow, ConfigNodeRow
+from gpuledger.domain.machineconfig.rows import AT_REST, ConfigMaintenanceRow, ConfigNodeRow
 from gpuledger.domain.machineconfig.state import APPLYING, DRAINING, OWNER_PREFIX, Rollout
+from gpuledger.domain.maintenance.lapses import INTENT_AGE_MAX
 from gpuledger.events.machine_config import ConfigWait, MachineConfigPoolDefined, MachineConfigWaitEnded
 from gpuledger.events.maintenance import NodeMaintenanceReleased
 from gpuledger.projection.definition import Decision
@@ -36,7 +37,7 @@ class Wait(NamedTuple):
 
 def on_due(state: Rollout, now: datetime) -> Iterator[Decision]:
     """Record which waits are over."""
-    over = (wait for wait in _waits(state) if wait.ends_at <= now)
+    over = (wait for wait in waits(state) if wait.ends_at <= now)
     for wait in islice(over, WAITS_PER_CALL_MAX):
         data = MachineConfigWaitEnded(wait=wait.kind, node=wait.node, since=wait.since)
         cause = f"{wait.kind}/{wait.pool}/{wait.node or ''}/{wait.since.isoformat()}/{wait.ends_at.isoformat()}"
@@ -51,6 +52,7 @@ def on_ended(state: Rollout, fact: Fact, data: MachineConfigWaitEnded) -> Iterat
     if not any(wait[:4] == ended and wait.ends_at <= fact.event.time for wait in found):
         return
     if data.node is None:
+        state.touch_pool(pool)
         yield from deciding.rendered(pool)
     else:
         yield from _ended(state, deciding, data.wait, data.node)
@@ -81,8 +83,9 @@ def _drain_goes_on(state: Rollout, deciding: Deciding, row: ConfigNodeRow) -> It
 
 
 def _apply_timed_out(state: Rollout, deciding: Deciding, row: ConfigNodeRow) -> Iterator[Decision]:
-    """An agent that was to have again what it has, and says nothing else for so long, had nothing to do."""
-    if row.current_revision == row.desired_revision and row.agent_state in AT_REST:
+    """An agent that has to confirm that it is at rest, and says nothing else for so long, had nothing to do."""
+    has_desired = row.current_revision == row.desired_revision and row.agent_state in AT_REST
+    if row.phase != APPLYING or has_desired:
         state.put_node(row._replace(confirms_after=None))
         return
     definition = state.definition(row.decided_pool or "")
@@ -98,13 +101,14 @@ def _release_again(state: Rollout, deciding: Deciding, held: ConfigMaintenanceRo
     row = state.node.get(held.node)
     if row is None:
         state.delete_maintenance(held.node)
-    elif not held.intent and not row.unschedulable:
+    elif not held.is_answered and held.failed_at is None and not row.unschedulable:
         state.put_maintenance(held._replace(may_be_cordoned=False))
     else:
         yield deciding.about(held.node, NodeMaintenanceReleased(owner=held.owner, reason=GIVEN_BACK))
 
 
-def _waits(state: Rollout) -> Iterator[Wait]:
+def waits(state: Rollout) -> Iterator[Wait]:
+    """The waits that are under way."""
     for pool in sorted(state.pool.rows):
         yield from _pool_waits(state, pool)
     for node in state.waiting():
@@ -133,6 +137,8 @@ def _node_waits(state: Rollout, node: str) -> Iterator[Wait]:
             yield _wait("DrainTimeout", pool, node, row.drain_started_at, definition.drain_timeout_s)
     if row.phase == APPLYING and row.desired_set_at is not None:
         yield _wait("ApplyTimeout", pool, node, row.desired_set_at, _apply_s(row, definition))
+    elif not row.is_confirmed() and row.confirms_after is not None:
+        yield _wait("ApplyTimeout", pool, node, row.confirms_after, definition.apply_timeout_s)
 
 
 def _apply_s(row: ConfigNodeRow, definition: MachineConfigPoolDefined) -> int:
@@ -142,12 +148,17 @@ def _apply_s(row: ConfigNodeRow, definition: MachineConfigPoolDefined) -> int:
 
 
 def _release_waits(state: Rollout, held: ConfigMaintenanceRow) -> Iterator[Wait]:
-    since = held.failed_at or (None if held.intent else held.released_at)
-    if since is not None:
-        pool = held.owner.removeprefix(OWNER_PREFIX)
-        definition = state.definition(pool)
+    """A release that came to nothing is made again after a while.
+
+    A request of which nothing was heard before its release is not carried out any more once an intent is too old.
+    """
+    pool = held.owner.removeprefix(OWNER_PREFIX)
+    definition = state.definition(pool)
+    if held.failed_at is not None:
         interval_s = DRAIN_RETRY_MIN_S if definition is None else _retry_s(definition)
-        yield _wait("Release", pool, held.node, since, interval_s)
+        yield _wait("Release", pool, held.node, held.failed_at, interval_s)
+    elif not held.is_answered and held.released_at is not None:
+        yield _wait("Release", pool, held.node, held.released_at, int(INTENT_AGE_MAX.total_seconds()))
 
 
 def _retry_s(definition: MachineConfigPoolDefined) -> int:

@@ -7,10 +7,11 @@ from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.machineconfig.rows import (
     ConfigControllerRow,
     ConfigMaintenanceRow,
+    ConfigNodeRow,
     ConfigPoolStatusRow,
     RenderedConfigRow,
 )
-from gpuledger.domain.machineconfig.state import CONTROLLER, SOURCE, Rollout
+from gpuledger.domain.machineconfig.state import APPLYING, CONTROLLER, FAILED, SOURCE, Rollout
 from gpuledger.events.machine_config import (
     MachineConfigPoolChanged,
     MachineConfigPoolWithdrawn,
@@ -78,11 +79,21 @@ def _node_changed(state: Rollout, fact: Fact, data: NodeConfigChanged) -> None:
         decided_at=time,
     )
     if row.desired_set_at != before.desired_set_at:
-        repeats = row.desired_revision is not None and row.desired_revision == row.current_revision
-        row = row._replace(confirms_after=row.desired_set_at if repeats else None)
+        row = row._replace(confirms_after=time if _may_work_on(before, row) else None)
         if row.agent_state == ERROR:
             row = row._replace(agent_state=None, last_error="")  # It was about what the node was to have before.
     state.put_node(row)
+
+
+def _may_work_on(before: ConfigNodeRow, after: ConfigNodeRow) -> bool:
+    """Whether the agent may be at what the node was to have before, although it reports what it is to have now.
+
+    A report that was made before, and comes later, may be about the same revision, which the node was to have earlier.
+    """
+    is_under_way = before.phase in (APPLYING, FAILED) or not before.is_confirmed()
+    if after.phase == APPLYING:
+        return is_under_way or after.desired_revision == after.current_revision
+    return is_under_way
 
 
 def _drain_failed(state: Rollout, fact: Fact, _data: NodeConfigDrainFailed) -> None:
@@ -95,10 +106,25 @@ def _requested(state: Rollout, fact: Fact, data: NodeMaintenanceRequested) -> No
     if fact.event.source != SOURCE:
         return  # Others ask for their own reasons, whatever they call themselves.
     node, before = intern(fact.event.subject), state.maintenance.get(fact.event.subject)
-    retried_at = None if before is None or before.requested_at is None else before.retried_at
     row = ConfigMaintenanceRow(
-        node, intern(data.owner), fact.event.time, None, "", False, True, None, "", "", 0, "", retried_at
+        node,
+        intern(data.owner),
+        fact.event.time,
+        None,
+        fact.event.id,
+        False,
+        "",
+        False,
+        True,
+        None,
+        "",
+        "",
+        0,
+        "",
+        None,
     )
+    if before is not None and before.requested_at is not None:
+        row = row._replace(intent=before.intent, intent_cordons=before.intent_cordons, retried_at=before.retried_at)
     state.put_maintenance(row)
 
 

@@ -74,8 +74,7 @@ def _pool_gone(state: Rollout, fact: Fact, data: MachineConfigPoolGone) -> None:
     before = state.pool.get(fact.event.subject)
     if before is None or is_late(before.changed_at, fact.event.time) or _is_another(data.uid, before.uid):
         return
-    state.pool.delete(before.name)
-    state.refresh_pool(before.name)
+    state.delete_pool(before.name)
 
 
 def _is_another(uid: str | None, held: str) -> bool:

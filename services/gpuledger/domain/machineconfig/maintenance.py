@@ -1,7 +1,7 @@
 """Folds how far the maintenance of nodes is that the rollout requests: cordoned, drained, given back. Pure.
 
 Requests and outcomes are recorded by different services, so one of an earlier request may come after a later one. What
-counts is matched by ids: the isolations that were decided since the request, and the drains that name it.
+counts is matched by ids: the isolation that the request has led to, those after it, and the drains that name it.
 """
 
 from gpuledger.domain.fact import Fact, Handlers
@@ -23,19 +23,23 @@ from gpuledger.events.maintenance import (
 NOT_CARRIED_OUT = ("Expired", "Imported")
 """Why an isolation is not carried out where only a new request brings it about."""
 
+NODE_GONE = "NodeGone"
+"""Why an isolation is not carried out of a Node that another one has replaced, of which nothing is said by that."""
+
 NO_LONGER_REQUESTED = "Nobody drains the Node: its maintenance service no longer has the request."
 
 
 def _isolation_changed(state: Rollout, fact: Fact, data: NodeIsolationChanged) -> None:
     row, cordons = state.maintenance.get(fact.event.subject), data.isolation.unschedulable
     if row is not None:
-        after = row._replace(intent=fact.event.id, intent_cordons=cordons, failed_at=None)
+        is_answered = row.is_answered or fact.event.causation_id == row.request
+        after = row._replace(intent=fact.event.id, intent_cordons=cordons, is_answered=is_answered, failed_at=None)
         _put(state, after._replace(may_be_cordoned=row.may_be_cordoned or cordons))
 
 
 def _isolation_applied(state: Rollout, fact: Fact, data: NodeIsolationApplied) -> None:
     row = _of_isolation(state, fact, data.intent)
-    if row is not None and not row.intent_cordons:
+    if row is not None and row.is_answered and not row.intent_cordons:
         _put(state, row._replace(may_be_cordoned=False, failed_at=None))
 
 
@@ -47,8 +51,13 @@ def _isolation_failed(state: Rollout, fact: Fact, data: NodeIsolationFailed) -> 
 
 def _isolation_superseded(state: Rollout, fact: Fact, data: NodeIsolationSuperseded) -> None:
     row = _of_isolation(state, fact, data.intent)
-    if row is not None and data.reason in NOT_CARRIED_OUT:
+    if row is None:
+        return
+    if data.reason in NOT_CARRIED_OUT:
         _put(state, row._replace(failed_at=fact.event.time, message=data.message))
+    elif data.reason == NODE_GONE:
+        is_over = row.requested_at is None and row.is_answered and not row.intent_cordons
+        _put(state, row._replace(intent="", is_answered=False, may_be_cordoned=row.may_be_cordoned and not is_over))
 
 
 def _drain_changed(state: Rollout, fact: Fact, data: NodeDrainChanged) -> None:
@@ -56,7 +65,7 @@ def _drain_changed(state: Rollout, fact: Fact, data: NodeDrainChanged) -> None:
     if row is None or row.requested_at is None or row.drain == FINISHED:
         return
     if any((one.owner, one.since) == (row.owner, row.requested_at) for one in data.drains):
-        _put(state, row._replace(drain_intent=fact.event.id, drain="", message=""))
+        _put(state, row._replace(drain_intent=fact.event.id, drain="", message="", is_answered=True))
     elif row.drain_intent:
         _put(state, row._replace(drain_intent="", drain=SUPERSEDED, message=NO_LONGER_REQUESTED))
 
@@ -77,7 +86,7 @@ def _drain_finished(state: Rollout, fact: Fact, data: NodeDrainFinished) -> None
 
 def _drain_superseded(state: Rollout, fact: Fact, data: NodeDrainSuperseded) -> None:
     row = _of_drain(state, fact, data.intent)
-    if row is not None and data.reason not in ("Newer", "NodeGone"):
+    if row is not None and data.reason not in ("Newer", NODE_GONE):
         _put(state, row._replace(drain=SUPERSEDED, message=f"{data.reason}: {data.message}"))
 
 

@@ -4,7 +4,6 @@ Of what is said about one thing the latest by event time holds. A Node's annotat
 come later: they count from where they change, so that an old annotation beside a new cordon takes nothing back.
 """
 
-from datetime import datetime
 from sys import intern
 from typing import Final
 
@@ -62,7 +61,9 @@ def _observed(state: Rollout, fact: Fact, data: NodeMachineObserved) -> None:
     if text != before.annotations and not is_late(row.reported_at, time):
         current, agent_state, error, is_pending = annotations
         row = row._replace(current_revision=current, agent_state=agent_state, last_error=error)
-        row = row._replace(reboot_pending=is_pending, reported_at=time, agent_revision=None)
+        row = row._replace(reboot_pending=is_pending, agent_revision=None)
+        if row.is_confirmed():
+            row = row._replace(reported_at=time)
     _put(state, row)
 
 
@@ -84,7 +85,7 @@ def _forget_isolation(state: Rollout, node: str) -> None:
     """What was put on the Node went with it; a request about it may still be carried out on the next one."""
     held = state.maintenance.get(node)
     if held is not None:
-        state.put_maintenance(held._replace(intent="", intent_cordons=False, failed_at=None))
+        state.put_maintenance(held._replace(intent="", intent_cordons=False, is_answered=False, failed_at=None))
 
 
 def _put_or_forget(state: Rollout, row: ConfigNodeRow) -> None:
@@ -114,22 +115,13 @@ def _put(state: Rollout, row: ConfigNodeRow) -> None:
     """Put a row; something may follow from what is new in it, but not from times and labels alone."""
     before = state.node.get(row.node)
     state.put_node(row)
-    if before is None or _decisive(before) != _decisive(row) or _confirms(row):
+    if before is None or _decisive(before) != _decisive(row) or before.is_confirmed() != row.is_confirmed():
         state.touch_node(row.node)
 
 
 def _decisive(row: ConfigNodeRow) -> tuple[object, ...]:
     agent = (row.current_revision, row.agent_state, row.last_error, row.reboot_pending, row.agent_revision)
     return row.uid, row.unschedulable, *agent
-
-
-def _confirms(row: ConfigNodeRow) -> bool:
-    bound = row.confirms_after
-    return row.phase != IDLE and bound is not None and _is_after(row.reported_at, bound)
-
-
-def _is_after(time: datetime | None, bound: datetime) -> bool:
-    return time is not None and time > bound
 
 
 NODE_HANDLERS: Handlers = {

@@ -1,9 +1,13 @@
 """The rows of machine configuration: definitions, rendered configurations, pools and nodes, as `rollout` folds them."""
 
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from gpuledger.api.machine_config import AgentState
 from gpuledger.domain.table import TableSpec
+
+AT_REST: Final = (AgentState.DONE, AgentState.IDLE)
+"""The states of an agent that works on nothing."""
 
 
 class MachineConfigRow(NamedTuple):
@@ -77,9 +81,9 @@ class ConfigNodeRow(NamedTuple):
     `pool` is the one pool that selects it (None: none, or several), `decided_pool` the one of the last
     `NodeConfigChanged`. `desired_set_at`, `drain_started_at` and `drain_retries` are of the update in flight. `since`
     is when `phase` began. `labels` is a JSON object, `annotations` a JSON array of those that its agent writes.
-    `agent_revision` is what the agent's last report is about (None: it does not say). Where the node is to have again
-    what it has, `confirms_after` is the time after which its agent has to report that. `decided_at` is the time of the
-    last decision about the node.
+    `agent_revision` is what the agent's last report is about (None: it does not say). Where its agent may still be at
+    what the node is not to have any more, `confirms_after` is the time after which it has to report. `decided_at` is
+    the time of the last decision about the node.
     """
 
     node: str
@@ -110,21 +114,32 @@ class ConfigNodeRow(NamedTuple):
     confirms_after: datetime | None
     decided_at: datetime | None
 
+    def is_confirmed(self) -> bool:
+        """Whether the agent has reported since then that it is at rest, or at what the node is to have now."""
+        if self.confirms_after is None:
+            return True
+        is_about_it = self.desired_revision is not None and self.agent_revision == self.desired_revision
+        is_later = self.reported_at is not None and self.reported_at > self.confirms_after
+        return is_later and (is_about_it or self.agent_state in AT_REST)
+
 
 class ConfigMaintenanceRow(NamedTuple):
     """How far the maintenance of a node is that the rollout requests.
 
-    `requested_at` is the time of the request in force (None: none is), `owner` and `released_at` are of the last one.
-    `intent` is the id of the newest isolation since that request (empty: none yet), and `intent_cordons` whether it
-    cordons. `may_be_cordoned` holds from the request on until an isolation that does not cordon is applied; `failed_at`
-    is when giving the node back came to nothing. `drain_intent` is the drain that includes the request's, and `drain`
-    how far it is: empty, `draining`, `finished` or `superseded`. `retried_at` is when the last retry was over.
+    `requested_at` is the time of the request in force (None: none is); `owner`, `request`, which is its id, and
+    `released_at` are of the last one. `is_answered` says that the maintenance service has decided on that very request.
+    `intent` is the id of the newest isolation, and `intent_cordons` whether it cordons. `may_be_cordoned` holds from a
+    request on until an isolation that does not cordon is applied; `failed_at` is when giving the node back came to
+    nothing. `drain_intent` is the drain that includes the request's, and `drain` how far it is: empty, `draining`,
+    `finished` or `superseded`. `retried_at` is when the last retry was over.
     """
 
     node: str
     owner: str
     requested_at: datetime | None
     released_at: datetime | None
+    request: str
+    is_answered: bool
     intent: str
     intent_cordons: bool
     may_be_cordoned: bool

@@ -33,10 +33,11 @@ CONTROLLER: Final = "controller"
 
 
 class Touched(NamedTuple):
-    """The nodes and the pools about which something may have to be decided."""
+    """The nodes about which something may have to be decided, the pools with all of theirs, and pools alone."""
 
     nodes: tuple[str, ...]
     pools: tuple[str, ...]
+    counted: tuple[str, ...]
 
 
 class Rollout(TableState):
@@ -56,23 +57,24 @@ class Rollout(TableState):
         self._waiting: dict[str, None] | None = None
         self._touched_nodes: dict[str, None] = {}
         self._touched_pools: dict[str, None] = {}
+        self._touched_counts: dict[str, None] = {}
 
     # Rows that others follow from.
 
     def put_node(self, row: rows.ConfigNodeRow) -> None:
         """Put a node's row, and touch the pools that it joins or leaves."""
-        uses, before = self._counted(), self.node.get(row.node)
+        self.membership.load()
+        before = self.node.get(row.node)
+        self._count(_revisions(before), _revisions(row))
         self.node.put(row)
-        if before is None or _revisions(before) != _revisions(row):
-            uses.subtract(_revisions(before))
-            uses.update(_revisions(row))
         self._note_waiting(row.node)
         if before is None or (before.uid, before.labels) != (row.uid, row.labels):
             self._refresh(row.node)
 
     def delete_node(self, node: str) -> None:
         """Forget a node's row."""
-        self._counted().subtract(_revisions(self.node.get(node)))
+        self.membership.load()
+        self._count(_revisions(self.node.get(node)), ())
         self.node.delete(node)
         self._note_waiting(node)
         self._refresh(node)
@@ -89,11 +91,17 @@ class Rollout(TableState):
 
     def put_pool(self, row: rows.ConfigPoolRow) -> None:
         """Put a pool's row."""
+        self.membership.load()
         self.pool.put(row)
-        self.refresh_pool(row.name)
+        self._refresh_pool(row.name)
 
-    def refresh_pool(self, pool: str) -> None:
-        """The pool's row has changed, or is gone."""
+    def delete_pool(self, pool: str) -> None:
+        """Forget a pool's row."""
+        self.membership.load()
+        self.pool.delete(pool)
+        self._refresh_pool(pool)
+
+    def _refresh_pool(self, pool: str) -> None:
         self.touch_pool(pool)
         for node in self.membership.refresh_pool(pool):
             self._moved(node, self.membership.pools_of(node))
@@ -109,7 +117,7 @@ class Rollout(TableState):
             self.node.put(row._replace(pool=self.home(node)))
         self.touch_node(node)
         for pool in pools:
-            self.touch_pool(pool)
+            self._touched_counts[pool] = None
 
     # What follows from the rows.
 
@@ -151,6 +159,18 @@ class Rollout(TableState):
         """The nodes about which a wait may be under way, by name."""
         return sorted(self._waiting_nodes())
 
+    def _count(self, before: tuple[str, ...], after: tuple[str, ...]) -> None:
+        """A node has, or is to have, other revisions; the pool of one that nobody needs any more may withdraw it."""
+        uses = self._counted()
+        if before == after:
+            return
+        uses.subtract(before)
+        uses.update(after)
+        for name in before:
+            row = self.rendered.get(name)
+            if row is not None and not uses[name]:
+                self._touched_counts[row.pool] = None
+
     def _counted(self) -> Counter[str]:
         if self._uses is None:
             self._uses = Counter()
@@ -167,7 +187,7 @@ class Rollout(TableState):
 
     def _note_waiting(self, node: str) -> None:
         found, row, maintenance = self._waiting_nodes(), self.node.get(node), self.maintenance.get(node)
-        is_under_way = row is not None and row.phase in (DRAINING, APPLYING)
+        is_under_way = row is not None and (row.phase in (DRAINING, APPLYING) or row.confirms_after is not None)
         if is_under_way or (maintenance is not None and maintenance.awaits_release()):
             found[node] = None
         else:
@@ -185,9 +205,9 @@ class Rollout(TableState):
 
     def take_touched(self) -> Touched:
         """What was touched since the last call, each by name."""
-        touched = Touched(tuple(sorted(self._touched_nodes)), tuple(sorted(self._touched_pools)))
-        self._touched_nodes, self._touched_pools = {}, {}
-        return touched
+        found = (self._touched_nodes, self._touched_pools, self._touched_counts)
+        self._touched_nodes, self._touched_pools, self._touched_counts = {}, {}, {}
+        return Touched._make(tuple(sorted(names)) for names in found)
 
     def wait_to_render(self, pools: Iterable[str], since: datetime) -> None:
         """An input of the rendering of these pools has changed."""

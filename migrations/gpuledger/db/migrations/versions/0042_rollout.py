@@ -69,9 +69,9 @@ def upgrade() -> None:
     )  # fmt: skip
     _table(
         "machine_config_maintenance", ("node",),
-        node=TEXT, owner=TEXT, requested_at=[TIME], released_at=[TIME], intent=TEXT, intent_cordons=TRUTH,
-        may_be_cordoned=TRUTH, failed_at=[TIME], drain_intent=TEXT, drain=TEXT, pods_left=NUMBER, message=TEXT,
-        retried_at=[TIME],
+        node=TEXT, owner=TEXT, requested_at=[TIME], released_at=[TIME], request=TEXT, is_answered=TRUTH, intent=TEXT,
+        intent_cordons=TRUTH, may_be_cordoned=TRUTH, failed_at=[TIME], drain_intent=TEXT, drain=TEXT, pods_left=NUMBER,
+        message=TEXT, retried_at=[TIME],
     )  # fmt: skip
     _table("machine_config_holder", ("holder",), holder=TEXT, node=TEXT)
     _table("machine_config_controller", ("id",), id=TEXT, node=[TEXT], event=TEXT)
