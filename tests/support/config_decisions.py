@@ -1,5 +1,6 @@
 """What the rollout and the watchers record about machine configuration, and the desired state that follows."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -8,6 +9,7 @@ from gpuledger.domain.machineconfig.config_hash import config_hash
 from gpuledger.domain.machineconfig.desired import DesiredFile, DesiredUnit
 from gpuledger.edge.statuswriter.desired.fold import DesiredProjection
 from gpuledger.edge.statuswriter.desired.state import DesiredState
+from gpuledger.edge.statuswriter.objects import Key
 from gpuledger.events.machine_config import (
     ConfigFile,
     ConfigSource,
@@ -24,6 +26,7 @@ from gpuledger.events.machine_config import (
     pack_content,
 )
 from gpuledger.events.node import Condition
+from gpuledger.ledger.api import Message
 from support.events import RecordedFact, SubjectFact, folded, log_of, numbered
 from support.gpu_states import source_of
 
@@ -76,8 +79,21 @@ def configured(phase: Any = "Applying", desired: str | None = RENDERED.name, **m
 
 def config_state(*facts: SubjectFact) -> DesiredState:
     """The desired state after these facts, an hour apart."""
-    numbers = enumerate(facts, 1)
-    recorded = [RecordedFact(source_of(data), subject, at, data) for at, (subject, data) in numbers]
-    state = folded(DesiredProjection(), log_of(numbered(recorded)), types=INTRODUCED).state
+    state = folded(DesiredProjection(), _log(facts), types=INTRODUCED).state
     assert isinstance(state, DesiredState)
     return state
+
+
+def config_changes(*facts: SubjectFact) -> set[Key]:
+    """The objects that the last of these facts may have changed."""
+    log = _log(facts)
+    fold = folded(DesiredProjection(), log[:-1], types=INTRODUCED)
+    assert isinstance(fold.state, DesiredState)
+    fold.state.take_changed()
+    fold.apply_all(log[-1:])
+    return set(fold.state.take_changed())
+
+
+def _log(facts: Sequence[SubjectFact]) -> list[Message]:
+    numbers = enumerate(facts, 1)
+    return log_of(numbered(RecordedFact(source_of(data), subject, at, data) for at, (subject, data) in numbers))

@@ -1,6 +1,7 @@
 """What the status writer keeps of machine configuration, on real servers: objects, statuses, annotations and Events."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -71,6 +72,11 @@ class Rollout(FactRecorder):
     async def rendered(self) -> Object:
         return await self.client.get(RENDERED_MACHINE_CONFIGS, RENDERED.name)
 
+    async def shows(self, spec: Object) -> bool:
+        """Whether the API server has the configuration with this spec."""
+        found = (await self.client.list(RENDERED_MACHINE_CONFIGS)).items
+        return spec in [one["spec"] for one in found if one["metadata"]["name"] == RENDERED.name]
+
     async def annotations(self) -> dict[str, str]:
         """The Node's, but for those of its agent and of people."""
         found = (await self.client.get(NODES, NODE))["metadata"]["annotations"]
@@ -120,17 +126,9 @@ async def test_a_rendered_config_that_somebody_deletes_or_changes_is_written_aga
     policy = {"metadata": {"name": RENDERED.name}, "spec": {"reboot": {"minIntervalSeconds": 1}}}
     await rollout.client.apply(RENDERED_MACHINE_CONFIGS, policy, force=True, field_manager=BY_HAND)
 
-    async def is_right() -> bool:
-        return bool((await rollout.rendered())["spec"] == made["spec"])
-
-    await eventually(is_right)
+    await eventually(partial(rollout.shows, made["spec"]))
     await rollout.client.delete(RENDERED_MACHINE_CONFIGS, RENDERED.name)
-
-    async def is_back() -> bool:
-        names = {one["metadata"]["name"] for one in (await rollout.client.list(RENDERED_MACHINE_CONFIGS)).items}
-        return RENDERED.name in names and await is_right()
-
-    await eventually(is_back)
+    await eventually(partial(rollout.shows, made["spec"]))
     assert (await rollout.rendered())["metadata"]["uid"] != made["metadata"]["uid"]
 
 
@@ -148,12 +146,7 @@ async def test_another_configuration_of_its_name_is_replaced(
     await create(client, RENDERED_MACHINE_CONFIGS, {"metadata": metadata, "spec": forged})
     assert await rollout.differences() == [("RenderedMachineConfig", "spec.config.files")]
     async with status_writer(ledger, migrated_url, ours) as writer:
-
-        async def is_replaced() -> bool:
-            names = {one["metadata"]["name"] for one in (await client.list(RENDERED_MACHINE_CONFIGS)).items}
-            return RENDERED.name in names and bool((await rollout.rendered())["spec"] == made["spec"])
-
-        await eventually(is_replaced)
+        await eventually(partial(rollout.shows, made["spec"]))
         await all_written(writer, ledger)
     assert await rollout.differences() == []
 

@@ -29,6 +29,7 @@ from support.config_decisions import (
     SET_AT,
     UID,
     changed,
+    config_changes,
     config_state,
     configured,
     defined,
@@ -181,10 +182,29 @@ def test_the_status_of_a_pool_has_all_counters_and_conditions_with_their_times()
         [*STATE, (POOL, MachineConfigPoolWithdrawn())],
         [STATE[0], (POOL, MachineConfigPoolGone(uid="p1")), STATE[1]],
         [*STATE, (POOL, defined("p2"))],
+        [STATE[1], STATE[0]],
     ],
 )
 def test_a_pool_without_an_object_or_a_decision_has_no_status(facts: list[SubjectFact]) -> None:
     assert shown(config_state(*facts), POOL_KEY) is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "keys"),
+    [
+        ([(POOL, defined())], {POOL_KEY}),
+        ([(POOL, defined()), (POOL, RENDERED)], {RENDERED_KEY}),
+        ([(POOL, defined()), (POOL, RENDERED), (POOL, RENDERED)], set()),
+        ([(POOL, RENDERED), (POOL, defined(reboot_strategy="IfRequired"))], {POOL_KEY, RENDERED_KEY}),
+        ([(POOL, RENDERED), (POOL, defined())], {POOL_KEY}),
+        ([(POOL, defined()), (POOL, changed())], {POOL_KEY}),
+        ([(POOL, defined()), (POOL, changed()), (POOL, MachineConfigPoolWithdrawn())], {POOL_KEY}),
+        ([(NODE, configured())], {NODE_KEY}),
+        ([(NODE, configured()), (NODE, NodeConfigReported(state="done"))], set()),
+    ],
+)
+def test_only_what_may_differ_is_written(facts: list[SubjectFact], keys: set[Key]) -> None:
+    assert config_changes(*facts) == keys
 
 
 def test_a_condition_that_the_rollout_lists_no_more_is_gone() -> None:
