@@ -42,6 +42,7 @@ FIGURES |= {
     "health reports over TCP",
     "checks injected at 200/s",
     "pods scheduled in memory",
+    "agent of machine configuration at rest, RSS",
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuledger.configagent.apply import apply, drift
@@ -72,6 +72,7 @@ class Model:
         return self.ours[path][0] if path in self.ours else path not in self.tree
 
 
+@settings(max_examples=40)
 @given(before=trees, steps=st.lists(st.tuples(edits, configs), min_size=1, max_size=4))
 def test_a_host_has_what_its_configurations_say(
     before: dict[str, str], steps: list[tuple[dict[str, str], DesiredConfig]]

@@ -19,7 +19,9 @@ from gpuledger.runtime.backoff import Backoff
 AT: Final = datetime(2026, 1, 9, 10, tzinfo=UTC)
 POOL: Final = "worker"
 BRIEF: Final = Backoff(first_s=0.01, max_s=0.02)
-TIMES: Final = AgentTimes(check_s=0.05, report_within_s=0.2, relist_s=0.01, work=BRIEF, watch=BRIEF, patch=BRIEF)
+TIMES: Final = AgentTimes(
+    check_s=0.05, report_within_s=0.2, relist_s=0.01, patch_pause_s=0.0, work=BRIEF, watch=BRIEF, patch=BRIEF
+)
 
 
 def file(

@@ -41,12 +41,14 @@ class AgentTimes:
 
     `check_s` is between two looks for files that somebody changed. `reboot_within_s` bounds how long a machine may
     take to go down, `report_within_s` how long a reboot waits at a time for its report to be written.
+    `relist_s` and `patch_pause_s` are at least between two watches, and two writes, of the Node.
     """
 
     check_s: float = 300.0
     reboot_within_s: float = 600.0
     report_within_s: float = 60.0
     relist_s: float = 1.0
+    patch_pause_s: float = 1.0
     work: Backoff = field(default_factory=lambda: Backoff(first_s=5.0, max_s=300.0))
     watch: Backoff = field(default_factory=lambda: Backoff(first_s=1.0, max_s=60.0))
     patch: Backoff = PATCH_BACKOFF
@@ -83,7 +85,7 @@ class ConfigAgent:
         self._api = api
         self._clock = clock
         self._times = times
-        self._reporter = Reporter(api, reports, backoff=times.patch)
+        self._reporter = Reporter(api, reports, backoff=times.patch, pause_s=times.patch_pause_s)
         self._memory_file = MemoryFile(host.state_dir)
         self._memory: AgentMemory | None = None
         self._is_stale = True
@@ -181,6 +183,7 @@ class ConfigAgent:
         return await self._check(desired)
 
     async def _apply(self, desired: str) -> None:
+        self._outcomes = ()
         config = await self._config(desired)
         if not self._is_retried(desired):
             await self._report(AgentState.APPLYING, desired)
@@ -277,6 +280,8 @@ class ConfigAgent:
         is_pending = is_pending and memory.applied is not None
         report = AgentReport(state, revision, current, error, is_pending, self._asked_at)
         await self._reporter.report(report, self._boot, self._outcomes)
+        if state in (AgentState.DONE, AgentState.IDLE):
+            self._outcomes = ()
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """The result of work that blocks. It has ended when this does, also where this is cancelled."""

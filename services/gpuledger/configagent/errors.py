@@ -8,6 +8,7 @@ ConfigAgentError
 │   └── LinkInPathError       a path leads through a link or something else that is no folder
 ├── UnitError                 systemd does not do what was asked of it
 ├── RebootError               the machine does not reboot
+├── FolderTakenError          another agent configures this host
 └── AccessError               the agent's settings name no usable API server
 """
 
@@ -46,6 +47,10 @@ class UnitError(ConfigAgentError):
 
 class RebootError(ConfigAgentError):
     """The machine does not reboot."""
+
+
+class FolderTakenError(ConfigAgentError):
+    """Another agent configures this host."""
 
 
 class AccessError(ConfigAgentError):

@@ -5,6 +5,7 @@ memory. Every wait and every size has a bound, and whatever fails is an `ApiErro
 """
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -19,6 +20,14 @@ from gpuledger.configagent.kube_access import KubeAccess
 
 CONNECT_TIMEOUT_S: Final = 10.0
 ANSWER_TIMEOUT_S: Final = 30.0
+KEEP_ALIVE: Final = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+"""A server that vanished without a word is noticed after a minute of silence."""
+
 LINE_BYTES_MAX: Final = 4 * 1024 * 1024
 """The longest event of a watch; etcd takes objects of 1.5 MiB."""
 
@@ -111,7 +120,11 @@ class KubeHttp:
         parts, tls = urlsplit(self.url), self._access.tls()
         port = parts.port or (443 if tls else 80)
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            return await asyncio.open_connection(parts.hostname, port, ssl=tls)
+            reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=tls)
+        connection = writer.get_extra_info("socket")
+        for level, option, value in KEEP_ALIVE:
+            connection.setsockopt(level, option, value)
+        return reader, writer
 
     def _request(self, request: Request) -> bytes:
         parts = urlsplit(self.url)

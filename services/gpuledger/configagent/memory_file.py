@@ -1,16 +1,20 @@
 """Keeps the agent's memory on the host's disk: one file, which is the old one or the new one at every moment."""
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import orjson
 
-from gpuledger.configagent.errors import HostError
+from gpuledger.configagent.errors import FolderTakenError, HostError
 from gpuledger.configagent.state import AgentMemory, memory_document, read_memory
 from gpuledger.configagent.tree import OnStep
 
 NAME: Final = "state.json"
+LOCK: Final = "lock"
 FOLDER_MODE: Final = 0o700
 
 
@@ -66,3 +70,31 @@ class MemoryFile:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+@contextmanager
+def sole_agent(folder: Path) -> Iterator[None]:
+    """For the length of the block no other agent has this folder, and so configures this host.
+
+    Raises:
+        FolderTakenError: one has it.
+        HostError: the disk does not take the lock.
+    """
+    path = folder / LOCK
+    try:
+        folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise HostError(f"{path}: {error.strerror}. See the host's disk.") from error
+    try:
+        _take(lock, folder)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _take(lock: int, folder: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise FolderTakenError(f"Another agent has {folder}; two would configure this host. Stop that one.") from error

@@ -10,10 +10,11 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from gpuledger.configagent.agent import ConfigAgent
-from gpuledger.configagent.errors import AccessError
+from gpuledger.configagent.errors import AccessError, FolderTakenError, HostError
 from gpuledger.configagent.kube_access import KubeAccess, read_access
 from gpuledger.configagent.kube_api import KubeNodeApi
 from gpuledger.configagent.kube_http import KubeHttp
+from gpuledger.configagent.memory_file import sole_agent
 from gpuledger.configagent.metrics import ConfigAgentMetrics
 from gpuledger.configagent.settings import ConfigAgentSettings, read_config_agent_settings
 from gpuledger.runtime.clock import random_id, system_clock
@@ -25,7 +26,7 @@ from gpuledger.runtime.telemetry_http import Health, ListenError, serving
 from gpuledger.runtimefacts.folder import FactsFolder
 from gpuledger.runtimefacts.stored import StoredFacts
 
-OK, FAILED, USAGE = 0, 1, 2
+OK, FAILED, USAGE, BUSY = 0, 1, 2, 5
 """Exit codes, with the meaning that they have for every command."""
 
 ENDING_MAX_S: Final = 25.0
@@ -40,7 +41,9 @@ def serve(environ: Mapping[str, str]) -> int:
         asyncio.run(run_until_stopped(_work(settings, access), print_message, ending_max_s=ENDING_MAX_S))
     except (SettingsError, AccessError) as error:
         return print_error(error, USAGE)
-    except ListenError as error:
+    except FolderTakenError as error:
+        return print_error(error, BUSY)
+    except (ListenError, HostError) as error:
         return print_error(error, FAILED)
     return OK
 
@@ -50,6 +53,7 @@ async def _work(settings: ConfigAgentSettings, access: KubeAccess) -> None:
     api = KubeNodeApi(KubeHttp(access), settings.node)
     agent = ConfigAgent(settings.node, settings.host(), api, facts.record, system_clock, settings.times())
     async with AsyncExitStack() as stack:
+        stack.enter_context(sole_agent(settings.state))
         stack.enter_context(ConfigAgentMetrics(agent).registered())
         url = await stack.enter_async_context(serving(settings.metrics, lambda: _health(agent, facts)))
         print_message(

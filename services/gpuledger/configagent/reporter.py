@@ -28,10 +28,13 @@ log = structlog.get_logger("gpuledger.configagent")
 class Reporter:
     """Reports of one agent."""
 
-    def __init__(self, api: NodeApi, facts: ReportFact, *, backoff: Backoff = PATCH_BACKOFF) -> None:
+    def __init__(
+        self, api: NodeApi, facts: ReportFact, *, backoff: Backoff = PATCH_BACKOFF, pause_s: float = 1.0
+    ) -> None:
         self._api = api
         self._facts = facts
         self._retries = Retries(backoff, system_jitter)
+        self._pause_s = pause_s
         self._observed: dict[str, str | None] | None = None
         self._written: dict[str, str | None] | None = None
         self._due = asyncio.Event()
@@ -83,6 +86,8 @@ class Reporter:
             self.trouble = None
             self._written = annotations
             self._compare()
+            # Somebody who changes each of these writes would have the agent write without end.
+            await asyncio.sleep(self._pause_s)
 
     def _compare(self) -> None:
         if self.last is None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -195,3 +196,15 @@ async def test_a_process_without_a_server_says_so(tmp_path: Path) -> None:
     assert "The kubeconfig" in await agent.start()
     assert agent.process is not None
     assert await agent.process.wait() == 2
+
+
+@as_root
+async def test_a_host_has_one_agent(kube: KubeServer, client: KubeClient, tmp_path: Path) -> None:
+    await make(client)
+    async with a_config_agent(tmp_path, kube.kubeconfig) as agent:
+        second = ConfigAgentProcess(tmp_path, kube.kubeconfig)
+        assert "Another agent has" in await second.start()
+        assert second.process is not None
+        assert await second.process.wait() == 5
+        await agent.end(signal.SIGKILL)
+        assert "is up" in await agent.start()

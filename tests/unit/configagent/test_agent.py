@@ -119,6 +119,7 @@ async def test_a_node_that_is_asked_again_reports_again(place: Place) -> None:
         patched = len(place.api.patches)
         await place.api.set({ANNOTATION_DESIRED_SET_AT: "2026-01-09T10:00:00Z"})
         await place.until(lambda: place.reports.states == ["applying", "done", "done"])
+        assert [fact.change_count for fact in place.reports.facts] == [0, 1, 0]
         assert len(place.api.patches) == patched
 
 
@@ -157,6 +158,7 @@ async def test_a_configuration_that_is_missing_or_was_changed_is_not_applied(pla
         place.api.documents[FIRST.name] = document
         await place.api.desire(FIRST.name)
         await place.until(lambda: "it was changed or cut" in place.error)
+        assert place.reports.facts[-1].changes == ()
         assert not place.machine.path("/etc/a").exists()
         place.api.documents[FIRST.name] = document_of(FIRST)
         await place.shows("done", FIRST.name)
