@@ -1,34 +1,24 @@
 """Machine configuration on the command line: lists, pages, previews, estimates, reports, from a ledger of its own."""
 
 import asyncio
+import os
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from gpuledger.api.machine_config import ZONE_LABEL
-from gpuledger.deciders.rollout.projection import RolloutProjection
-from gpuledger.events.allocation import AllocatedDevices, AllocationObserved
-from gpuledger.events.envelope import Decoded
-from gpuledger.events.machine_config import MachineConfigPoolChanged, NodeMachineObserved
-from gpuledger.events.node import NodeLabelled
-from gpuledger.events.payload import Payload
-from gpuledger.projection.runner import Runner
+from gpuledger.events.machine_config import NodeConfigReported
 from gpuledger.runtime.clock import system_clock
 from support import servers
-from support.cli import Cli
-from support.events import event
-from support.ledgers import everything, new_ledger
-from support.machine_configs import config_file, config_pool, machine_config
-from support.projections import QUICK, publish, reaches, running
-from support.waiting import eventually
+from support.cli import Cli, next_line
+from support.config_ledger import POOL, by, deciding, recorded
+from support.enforcing import enforce
+from support.ledgers import DEADLINE_S, new_ledger
+from support.up import COMMAND
 
-POOL = "gpu"
-ZONES = {"n1": "zone-a", "n2": "zone-a", "n3": "zone-b"}
-NOW = system_clock() - timedelta(hours=2)
 SYSCTL = """
 apiVersion: mco.in-cloud.io/v1alpha1
 kind: MachineConfig
@@ -40,28 +30,6 @@ spec:
 """
 
 
-def by(source: str, *facts: tuple[str, Payload]) -> list[Decoded]:
-    """What a source says about subjects, two hours ago."""
-    numbered = enumerate(facts, 1)
-    return [event(data, subject, number=at, source=source)._replace(time=NOW) for at, (subject, data) in numbered]
-
-
-def recorded() -> list[Decoded]:
-    """A pool whose nodes have nothing yet, and pods on the first."""
-    labels = [(name, NodeLabelled(uid=f"uid-{name}", labels={ZONE_LABEL: zone})) for name, zone in ZONES.items()]
-    machines = [(name, NodeMachineObserved(uid=f"uid-{name}", created=NOW)) for name in ZONES]
-    held = AllocatedDevices(resource="nvidia.com/gpu", devices=("GPU-1", "GPU-2"))
-    pod = AllocationObserved(node="n1", namespace="ml", pod="trainer", container="main", resources=(held,))
-    base = machine_config(config_file("/etc/motd", "hello\n"), uid="base")
-    return [
-        *by("/watchers/nodes", *labels),
-        *by("/watchers/nodemachines", *machines),
-        *by("/nodes/n1/agent", ("n1/ml/trainer/main", pod)),
-        *by("/watchers/machineconfigs", ("base", base)),
-        *by("/watchers/machineconfigpools", (POOL, config_pool(debounce_s=0))),
-    ]
-
-
 @pytest.fixture(scope="module")
 def urls(postgres_server_url: str, migrated_template: str) -> Iterator[dict[str, str]]:
     """Two real servers, with what the service decided about the pool."""
@@ -71,16 +39,8 @@ def urls(postgres_server_url: str, migrated_template: str) -> Iterator[dict[str,
 
 
 async def _decide(nats_url: str, database_url: str) -> None:
-    async with new_ledger(nats_url) as ledger:
-        await publish(ledger, recorded())
-
-        async def is_decided() -> bool:
-            subjects = [one.subject for one in await everything(ledger)]
-            return any(MachineConfigPoolChanged.AGGREGATE in one and one.endswith(".changed") for one in subjects)
-
-        async with running(Runner(RolloutProjection(), ledger, database_url, settings=QUICK)):
-            await eventually(is_decided)
-            await reaches(database_url, "rollout", await ledger.head())
+    async with new_ledger(nats_url) as ledger, deciding(ledger, database_url) as record:
+        await record(recorded())
 
 
 def rows(cli: Cli, *arguments: str) -> list[dict[str, Any]]:
@@ -215,3 +175,32 @@ def test_reports(cli: Cli) -> None:
     assert (update["phase"], update["outcome"]) == ("Draining", None)
     assert [row["node"] for row in rows(cli, "report", "config-drift")] == ["n1", "n2", "n3"]
     assert cli("verify", "updates").code == 0
+
+
+async def following(process: Process, text: str) -> str:
+    """The next line that has a text."""
+    while text not in (line := await next_line(process)):
+        assert line or not process.stdout or not process.stdout.at_eof(), f"it has ended without {text!r}"
+    return line
+
+
+async def test_a_rollout_is_followed_until_it_is_done(migrated_url: str) -> None:
+    """Nodes that run nothing are not drained; their agents report one after the other."""
+    facts = [one for one in recorded() if one.subject not in ("n1", "n1/ml/trainer/main")]
+    with servers.nats_server() as nats:
+        environ = os.environ | {"NATS_URL": nats.url, "DATABASE_URL": migrated_url}
+        async with new_ledger(nats.url) as ledger, deciding(ledger, migrated_url) as record:
+            await enforce(ledger, migrated_url)  # What agents report counts from there on.
+            await record(facts)
+            process = await asyncio.create_subprocess_exec(
+                *COMMAND, "config", "status", POOL, "-w", stdout=PIPE, stderr=PIPE, env=environ
+            )
+            desired = (await following(process, "Target:")).split()[1]
+            await following(process, "1 node waits: 1 of at most 1 are unavailable.")
+            for node in ("n2", "n3"):
+                done = NodeConfigReported(state="done", revision=desired, current_revision=desired)
+                await record(by(f"/nodes/{node}/agent", system_clock(), (node, done)))
+                await following(process, f"{node}: is done, has {desired}")
+            await following(process, "2/2 updated")
+            async with asyncio.timeout(DEADLINE_S):
+                assert await process.wait() == 0

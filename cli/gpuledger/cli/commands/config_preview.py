@@ -1,7 +1,5 @@
 """`gpuledger config render` and `config diff`: what a pool would get, on which nodes, before anything does."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -11,7 +9,6 @@ from gpuledger.cli.backend import open_backend
 from gpuledger.cli.commands.config import Pool, app, bare
 from gpuledger.cli.commands.config_status import status
 from gpuledger.cli.commands.manifest_files import objects_in
-from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir
 from gpuledger.cli.render import Console, message, quiet_pipe
 from gpuledger.cli.render.config_diff_page import nodes_page, show_diff
@@ -19,7 +16,6 @@ from gpuledger.cli.render.page import AnswerOutput, Output, show_answer
 from gpuledger.cli.render.values import json_text, yaml_text
 from gpuledger.cli.run import run
 from gpuledger.domain.machineconfig.rendered_document import rendered_document
-from gpuledger.tools.errors import RequestError
 from gpuledger.tools.machineconfig.holders import held_devices
 from gpuledger.tools.machineconfig.manifests import Manifests, manifests_of
 from gpuledger.tools.machineconfig.preview import Preview, preview, put_manifests
@@ -60,8 +56,7 @@ async def _preview(pool: str, manifests: Manifests, data_dir: Path | None) -> Pr
     async with open_backend(data_dir, "config render", asks=True) as backend:
         state = await current_state(backend)
     put_manifests(state, manifests)
-    with usage_errors():
-        return preview(state, pool)
+    return preview(state, pool)
 
 
 @app.command()
@@ -83,8 +78,7 @@ async def _diff(pool: str, manifests: Manifests, data_dir: Path | None) -> Docum
     async with open_backend(data_dir, "config diff", asks=True) as backend:
         state = await current_state(backend)
         put_manifests(state, manifests)
-        with usage_errors():
-            found = preview(state, pool)
+        found = preview(state, pool)
         return preview_document(found, await held_devices(backend, [one.node for one in found.turns]))
 
 
@@ -92,16 +86,7 @@ def read_manifests(files: list[str] | None) -> Manifests:
     """The manifests in files.
 
     Raises:
-        CliError: one cannot be read, or is refused.
+        CliError: one cannot be read.
+        RequestError: one is refused.
     """
-    with usage_errors():
-        return manifests_of(objects_in(files or []))
-
-
-@contextmanager
-def usage_errors() -> Iterator[None]:
-    """Have what is wrong with a request end with the code of usage, which is not that of a difference."""
-    try:
-        yield
-    except RequestError as error:
-        raise CliError(error.message, error.hint, ExitCode.USAGE) from error
+    return manifests_of(objects_in(files or []))

@@ -71,6 +71,8 @@ def _facts(file: ConfigFile) -> tuple[object, ...]:
 
 
 def _attributes(old: ConfigFile | None, new: ConfigFile | None) -> tuple[str, ...]:
+    if new is not None and new.state == "absent":
+        return tuple(_changed([("state", old and old.state, new.state)]))
     pairs = (
         ("state", old and old.state, new and new.state),
         ("mode", old and f"{old.mode:04o}", new and f"{new.mode:04o}"),

@@ -4,7 +4,7 @@ The state is one that a tool has read for itself. Manifests are put into it in t
 pool is rendered, and each node that waits then has its turn in the order and by the budget of the pool.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -13,12 +13,12 @@ import orjson
 from gpuledger.api.machine_config import ZONE_LABEL, RebootStrategy
 from gpuledger.deciders.rollout.budget import max_unavailable, unavailable
 from gpuledger.deciders.rollout.order import order_of
-from gpuledger.deciders.rollout.plan import begun, is_waiting, view_of
+from gpuledger.deciders.rollout.plan import NodeView, begun, is_waiting, view_of
 from gpuledger.deciders.rollout.revisions import rendering
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.machineconfig.rendering import RenderProblem
 from gpuledger.domain.machineconfig.rows import ConfigPoolRow, MachineConfigRow, RenderedConfigRow
-from gpuledger.domain.machineconfig.state import DRAINING, Rollout
+from gpuledger.domain.machineconfig.state import DRAINING, IDLE, Rollout
 from gpuledger.events.machine_config import MachineConfigPoolDefined, MachineConfigRendered
 from gpuledger.events.payload import Payload
 from gpuledger.tools.errors import RequestError
@@ -55,6 +55,7 @@ class Preview(NamedTuple):
     nodes: int
     at_once: int
     unavailable: list[str]
+    in_flight: list[str]
     overlapping: list[str]
 
     @property
@@ -70,6 +71,8 @@ class Preview(NamedTuple):
         if definition.pinned_revision is not None:
             how = f"`gpuledger config unpin {self.pool}`"
             yield f"The pool is pinned to {definition.pinned_revision}: this goes out after {how}."
+        if self.in_flight and self.is_new:
+            yield f"In flight already, and go on to this at once: {', '.join(self.in_flight)}."
         if self.overlapping:
             yield f"Nodes of other pools as well, on which nothing begins: {', '.join(self.overlapping)}."
         if self.unavailable and self.turns:
@@ -112,15 +115,17 @@ def preview(state: Rollout, pool: str) -> Preview:
     assert definition is not None, "its row is there"
     _roll_out(state, row, definition, after)
     members = state.membership.members(pool)
+    views = [view_of(state, node, HYPOTHETICAL_AT) for node in members]
     return Preview(
         pool,
         definition,
         None if had is None else config_of(had),
         after,
-        list(_turns(state, pool, definition, after)),
+        list(_turns(state, views, definition, after)),
         len(members),
         max_unavailable(definition.max_unavailable, len(members)),
         sorted(unavailable(state, pool)),
+        [view.row.node for view in views if view.row.phase != IDLE and view.home == pool],
         [node for node in members if state.home(node) is None],
     )
 
@@ -161,11 +166,9 @@ def _roll_out(
 
 
 def _turns(
-    state: Rollout, pool: str, definition: MachineConfigPoolDefined, after: MachineConfigRendered
+    state: Rollout, views: Sequence[NodeView], definition: MachineConfigPoolDefined, after: MachineConfigRendered
 ) -> Iterator[NodeTurn]:
-    members = state.membership.members(pool)
-    at_once = max_unavailable(definition.max_unavailable, len(members))
-    views = [view_of(state, node, HYPOTHETICAL_AT) for node in members]
+    at_once = max_unavailable(definition.max_unavailable, len(views))
     waiting = [view for view in views if is_waiting(view)]
     waiting.sort(key=lambda view: order_of(state, view.row, prefers_idle=definition.prefers_idle))
     reboots = after.reboot_required and definition.reboot_strategy == RebootStrategy.IF_REQUIRED.value

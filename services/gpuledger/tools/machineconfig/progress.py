@@ -65,10 +65,9 @@ class RolloutProgress(NamedTuple):
             if one["type"] in ("PoolOverlap", "DrainStuck", "Degraded") and one["status"] == "True":
                 yield f"{one['type']}: {one['message'] or one['reason']}"
         if self.waiting and not row["paused"] and _is_exhausted(row):
-            yield (
-                f"{len(self.waiting)} nodes wait: {row['unavailable']} of at most {row['max_unavailable']} "
-                "are unavailable."
-            )
+            waiting = len(self.waiting)
+            who = "1 node waits" if waiting == 1 else f"{waiting} nodes wait"
+            yield f"{who}: {row['unavailable']} of at most {row['max_unavailable']} are unavailable."
 
 
 def _is_exhausted(row: RowDict) -> bool:

@@ -10,6 +10,8 @@ from gpuledger.events.machine_config import MachineConfigPoolWithdrawn
 from gpuledger.readmodels.projections import UpdatesProjection
 from support.config_rollouts import NEW, NEWER, OLD, POOL, changed, decided, drain_failed, phase
 from support.events import folded, hour, log_of
+from support.machine_configs import config_file, config_pool, machine_config
+from support.rollout import RolloutLog
 
 DRAINING, APPLYING, IDLE = phase("Draining"), phase("Applying", NEW), phase("Idle", NEW)
 FAILED = phase("Failed", NEW, message="nothing within 600 s")
@@ -120,3 +122,33 @@ def test_a_node_is_updated_again_and_nodes_do_not_meet() -> None:
         ("n1", hour(3), None),
         ("n2", hour(1), "Updated"),
     ]
+
+
+def test_what_the_service_decides_becomes_rows() -> None:
+    """A node is drained, fails to apply, and gets there after all; then the other one."""
+    log = RolloutLog(runs_on="elsewhere")
+    for node in ("n1", "n2"):
+        log.node(node, 1)
+    base = machine_config(config_file("/etc/motd", "hello\n"), uid="base")
+    log.record("base", base, 2)
+    log.record(POOL, config_pool(debounce_s=0, max_unavailable="100%"), 3)
+    for node in ("n1", "n2"):
+        log.reports(node, 4)
+    log.record(POOL, config_pool(debounce_s=0), 5)
+    log.record("base", base.model_copy(update={"reboot_required": True}), 10)
+    for at, node in enumerate(("n1", "n2"), 2):
+        log.drained(node, at * 10)
+        log.reports(node, at * 10 + 1, state="error", current_revision=None, error="EIO")
+        log.reports(node, at * 10 + 2)
+        log.isolated(node, at * 10 + 3, unschedulable=False)
+    state = folded(UpdatesProjection(), log.messages()).state
+    assert isinstance(state, ConfigUpdates)
+    first, second = sorted(state.rollout.rows.values(), key=lambda row: row.begun_at)
+    assert ([first.outcome, second.outcome], second.previous) == (["Complete", "Complete"], first.revision)
+    assert (second.nodes, second.unavailable_max, second.max_unavailable) == (2, 1, 1)
+    drained = [row for row in state.update.rows.values() if row.drained]
+    assert [(row.node, row.outcome, row.failures, row.reason) for row in drained] == [
+        ("n1", "Updated", 1, "ApplyFailed"),
+        ("n2", "Updated", 1, "ApplyFailed"),
+    ]
+    assert all(row.ended_at and row.applying_at and row.begun_at < row.applying_at < row.ended_at for row in drained)

@@ -71,13 +71,18 @@ def test_progress_counts_each_node_once() -> None:
     found = progress_document(progress_of(fleet(DONE, BEHIND, DRAINS, FAILED), POOL))
     assert (found["nodes"], found["updated"], found["waiting"], found["done"]) == (4, 1, ["n2"], False)
     assert [row["node"] for row in (*found["inFlight"], *found["failed"])] == ["n3", "n4"]
-    assert found["holds"] == ["1 nodes wait: 1 of at most 1 are unavailable."]
+    assert found["holds"] == ["1 node waits: 1 of at most 1 are unavailable."]
 
 
 def test_a_node_that_has_the_target_and_is_not_given_back_is_not_done() -> None:
     found = progress_of(fleet(DONE, node_row("n2", NEW, phase="Applying")), POOL)
     assert (found.updated, found.is_done) == (1, False)
-    assert progress_of(fleet(DONE, node_row("n2", NEW)), POOL).is_done
+    tables = fleet(DONE, node_row("n2", NEW))
+    assert progress_of(tables, POOL).is_done
+    waits = tables.pools[POOL]._replace(waits_since=hour(2))
+    looks = progress_of(tables._replace(pools={POOL: waits}), POOL)
+    assert not looks.is_done
+    assert "waits for further changes" in next(looks.holds())
 
 
 def test_a_paused_pool_says_so_and_how_to_go_on() -> None:
@@ -100,7 +105,7 @@ def test_a_paused_pool_says_so_and_how_to_go_on() -> None:
 )
 def test_what_changed_is_a_line(before: Any, after: Any, says: list[str]) -> None:
     looks = (progress_of(fleet(DONE, one), POOL) for one in (before, after))
-    assert [line for line in changes(*looks) if not line.startswith("1 nodes wait")] == says
+    assert [line for line in changes(*looks) if not line.startswith("1 node waits")] == says
 
 
 def test_changes_of_the_pool_are_lines_too() -> None:
