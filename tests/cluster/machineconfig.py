@@ -7,7 +7,7 @@ the Node.
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from cluster.tools import Object, StepError, Tools, wait
 
@@ -21,7 +21,6 @@ POOLS: Final = f"machineconfigpools.{GROUP}"
 CONFIGS: Final = f"machineconfigs.{GROUP}"
 RENDERED: Final = f"renderedmachineconfigs.{GROUP}"
 PINNED: Final = f"{GROUP}/pinned-revision"
-AGENT: Final = "machine-config-agent"
 FOLDER: Final = "/etc"
 ABSENT: Final = "absent"
 
@@ -41,16 +40,81 @@ def machine_config_values() -> dict[str, str]:
     return {"machineConfig.enabled": "true"}
 
 
+class Look(Protocol):
+    """Looks at the file of a node."""
+
+    def begin(self) -> None:
+        """Make what is needed for it."""
+
+    def content(self, node: str) -> str | None:
+        """What the file has; None where there is none."""
+
+    def end(self) -> None:
+        """Remove what was made."""
+
+
+class PodLook:
+    """Looks at the file by pods, in a namespace of their own."""
+
+    def __init__(self, tools: Tools, image: str) -> None:
+        self._tools = tools
+        self._image = image
+        self._looks = 0
+
+    def begin(self) -> None:
+        """Make the namespace."""
+        self._tools.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM}})
+        wait("the namespace has its service account", self._without_account, PODS_S)
+
+    def content(self, node: str) -> str | None:
+        """Run a pod that prints the file."""
+        self._looks += 1
+        name = f"look-{self._looks}"
+        self._tools.apply(self._pod(name, node))
+        wait(f"pod {name} has ended", partial(self._not_ended, name), PODS_S)
+        found = self._tools.kubectl("--namespace", TEAM, "logs", name)
+        return None if found == ABSENT else found
+
+    def end(self) -> None:
+        """Remove the namespace."""
+        self._tools.kubectl("delete", "namespace", TEAM, f"--timeout={GONE_S:.0f}s", timeout_s=GONE_S + 10)
+
+    def _pod(self, name: str, node: str) -> Object:
+        command = ["python", "-c", LOOK.format(file=FILE, absent=ABSENT)]
+        mount = {"name": "folder", "mountPath": "/looked-at", "readOnly": True}
+        container = {"name": "main", "image": self._image, "command": command, "volumeMounts": [mount]}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": TEAM},
+            "spec": {
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                "nodeName": node,
+                "tolerations": [{"operator": "Exists"}],
+                "volumes": [{"name": "folder", "hostPath": {"path": FOLDER, "type": "Directory"}}],
+                "containers": [container],
+            },
+        }
+
+    def _not_ended(self, name: str) -> str:
+        phase = self._tools.one("pod", name, "--namespace", TEAM).get("status", {}).get("phase")
+        return "" if phase == "Succeeded" else f"it is {phase}"
+
+    def _without_account(self) -> str:
+        names = [one["metadata"]["name"] for one in self._tools.items("serviceaccounts", "--namespace", TEAM)]
+        return "" if "default" in names else f"there are {names}"
+
+
 class MachineConfigs:
     """One node in a pool of its own; a step's first line says what it is about."""
 
-    def __init__(self, tools: Tools, image: str, node: Callable[[], str]) -> None:
+    def __init__(self, tools: Tools, look: Look, node: Callable[[], str]) -> None:
         self._tools = tools
-        self._image = image
+        self._look = look
         self._choose = node
         self._node = ""
         self._first = ""
-        self._looks = 0
 
     def steps(self) -> tuple[Callable[[], None], ...]:
         """All steps, in order."""
@@ -59,11 +123,9 @@ class MachineConfigs:
     def begin(self) -> None:
         """A pool and a configuration come: the node has the file, its agent reports done, and the pool is Ready."""
         self._node = node = self._choose()
-        tools = self._tools
-        tools.here("rollout", "status", f"daemonset/{AGENT}", f"--timeout={PODS_S:.0f}s", timeout_s=PODS_S + 10)
-        tools.kubectl("label", "node", node, f"{LABEL}=true")
-        tools.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM}}, self._pool(), _config("one"))
-        wait("the namespace has its service account", self._without_account, PODS_S)
+        self._look.begin()
+        self._tools.kubectl("label", "node", node, f"{LABEL}=true")
+        self._tools.apply(self._pool(), _config("one"))
         self._settled("one")
         self._first = self._target()
 
@@ -100,7 +162,7 @@ class MachineConfigs:
         wait("the rendered configurations are gone", self._still_rendered, GONE_S)
         wait(f"node {self._node} has no annotation of gpuledger's", self._still_desired, GONE_S)
         tools.kubectl("label", "node", self._node, f"{LABEL}-")
-        tools.kubectl("delete", "namespace", TEAM, f"--timeout={GONE_S:.0f}s", timeout_s=GONE_S + 10)
+        self._look.end()
 
     def expect_no_annotations(self) -> None:
         """The uninstalled release has left no annotation of machine configuration on any node.
@@ -176,35 +238,8 @@ class MachineConfigs:
         Raises:
             StepError: it is not so.
         """
-        self._looks += 1
-        name = f"look-{self._looks}"
-        self._tools.apply(self._looking(name))
-        wait(f"pod {name} has ended", partial(self._not_ended, name), PODS_S)
-        found = self._tools.kubectl("--namespace", TEAM, "logs", name)
-        if found != (ABSENT if content is None else content):
+        if (found := self._look.content(self._node)) != content:
             raise StepError(f"{FOLDER}/{FILE} of node {self._node} has {found!r}, and not {content!r}")
-
-    def _looking(self, name: str) -> Object:
-        command = ["python", "-c", LOOK.format(file=FILE, absent=ABSENT)]
-        mount = {"name": "folder", "mountPath": "/looked-at", "readOnly": True}
-        container = {"name": "main", "image": self._image, "command": command, "volumeMounts": [mount]}
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": TEAM},
-            "spec": {
-                "restartPolicy": "Never",
-                "terminationGracePeriodSeconds": 1,
-                "nodeName": self._node,
-                "tolerations": [{"operator": "Exists"}],
-                "volumes": [{"name": "folder", "hostPath": {"path": FOLDER, "type": "Directory"}}],
-                "containers": [container],
-            },
-        }
-
-    def _not_ended(self, name: str) -> str:
-        phase = self._tools.one("pod", name, "--namespace", TEAM).get("status", {}).get("phase")
-        return "" if phase == "Succeeded" else f"it is {phase}"
 
     def _still_rendered(self) -> str:
         return (
@@ -214,10 +249,6 @@ class MachineConfigs:
     def _still_desired(self) -> str:
         found = _annotations(self._tools.one("node", self._node))
         return f"it has {found}" if f"{GROUP}/desired-revision" in found or f"{GROUP}/pool" in found else ""
-
-    def _without_account(self) -> str:
-        names = [one["metadata"]["name"] for one in self._tools.items("serviceaccounts", "--namespace", TEAM)]
-        return "" if "default" in names else f"there are {names}"
 
 
 def _config(content: str | None) -> Object:

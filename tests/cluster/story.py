@@ -11,7 +11,7 @@ from typing import Final
 
 from cluster.incident import Incident, values
 from cluster.inventory import inventory
-from cluster.machineconfig import CONFIGS, POOLS, RENDERED, MachineConfigs, machine_config_values
+from cluster.machineconfig import CONFIGS, POOLS, RENDERED, MachineConfigs, PodLook, machine_config_values
 from cluster.preflight import Preflight, expect_unchecked, preflight_values
 from cluster.sharing import DEVICES, Sharing, sharing_values
 from cluster.tools import Object, StepError, Tools, wait
@@ -60,7 +60,7 @@ class Story:
         self._incident = Incident(tools, image)
         self._preflight = Preflight(tools, image, RESOURCE)
         self._sharing = Sharing(tools, image, self._cards_a_node)
-        self._configs = MachineConfigs(tools, image, lambda: self._nodes[0])
+        self._configs = MachineConfigs(tools, PodLook(tools, image), lambda: self._nodes[0])
 
     def steps(self) -> tuple[Callable[[], None], ...]:
         """All steps, in order."""
@@ -128,7 +128,7 @@ class Story:
         self._rolled_out()
 
     def _rolled_out(self) -> None:
-        for what in ("deployment/gpuledger", "daemonset/gpu-node-agent"):
+        for what in ("deployment/gpuledger", "daemonset/gpu-node-agent", "daemonset/machine-config-agent"):
             self._tools.here("rollout", "status", what, f"--timeout={ROLLOUT_S:.0f}s", timeout_s=ROLLOUT_S + 10)
 
     def wait_for_devices(self) -> None:
