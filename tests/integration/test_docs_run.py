@@ -21,6 +21,7 @@ from support.doc_stories import (
     INCIDENT,
     KUBE_COMMANDS,
     LAB,
+    MACHINE_CONFIG,
     NODE_AGENT,
     POOLS,
     PREFLIGHT,
@@ -53,7 +54,18 @@ async def follow(story: Story, folder: Path, replacing: dict[str, str] | None = 
 
 
 def test_every_story_is_one_of_these() -> None:
-    assert STORIES == (FIRST_STEPS, LAB, POOLS, SHARES, NODE_AGENT, INCIDENT, PREFLIGHT, KUBE_COMMANDS, CHART)
+    assert STORIES == (
+        FIRST_STEPS,
+        LAB,
+        POOLS,
+        SHARES,
+        NODE_AGENT,
+        INCIDENT,
+        PREFLIGHT,
+        MACHINE_CONFIG,
+        KUBE_COMMANDS,
+        CHART,
+    )
 
 
 async def test_first_steps(tmp_path: Path) -> None:
@@ -87,6 +99,10 @@ async def test_an_agent_without_a_gpu(tmp_path: Path) -> None:
 async def test_an_incident(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     await follow(INCIDENT, tmp_path, {"127.0.0.1:9501": f"127.0.0.1:{port}", **EXAMPLES})
+
+
+async def test_a_rollout_of_machine_configuration(tmp_path: Path) -> None:
+    await follow(MACHINE_CONFIG, tmp_path, EXAMPLES)
 
 
 async def test_checks_before_a_workload(tmp_path: Path) -> None:

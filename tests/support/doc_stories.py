@@ -176,6 +176,21 @@ PREFLIGHT: Final = Story(
         Expected("gpuledger report preflight", shows=r"check on node +nccl-loopback "),
     ),
 )
+MACHINE_CONFIG: Final = Story(
+    "machine-config",
+    ((README, "Roll out a machine configuration"),),
+    (
+        Expected("kubectl get machineconfigpools -w", shows=r"gpu +rendered-gpu-\w+ +rendered-gpu-\w+ +3 +3 +3 "),
+        Expected("what the node's agent wrote", shows=r"somaxconn = 4096"),
+        Expected("gpuledger config diff", code=1, shows=r"(?s)\+net.core.somaxconn = 8192.*3 nodes of 3 would change"),
+        Expected("gpuledger config status", shows=r"1 in flight"),
+        Expected("soon none is SchedulingDisabled", shows=r"(?s)\A(?!.*SchedulingDisabled)(.* Ready .*){3}"),
+        Expected("soon all three are updated", shows=r" 3 +3 +3 .*RolloutComplete"),
+        Expected("soon as it was", shows=r"somaxconn = 4096"),
+        Expected("gpuledger config history", shows=r"(?s)rendered-gpu-.*rendered-gpu-"),
+        Expected("gpuledger report config-updates", shows=r"hopper-"),
+    ),
+)
 KUBE_COMMANDS: Final = Story(
     "kube-commands",
     (
@@ -204,7 +219,18 @@ CHART: Final = Story(
         (INSTALLING, "Uninstall"),
     ),
 )
-STORIES: Final = (FIRST_STEPS, LAB, POOLS, SHARES, NODE_AGENT, INCIDENT, PREFLIGHT, KUBE_COMMANDS, CHART)
+STORIES: Final = (
+    FIRST_STEPS,
+    LAB,
+    POOLS,
+    SHARES,
+    NODE_AGENT,
+    INCIDENT,
+    PREFLIGHT,
+    MACHINE_CONFIG,
+    KUBE_COMMANDS,
+    CHART,
+)
 
 DRILLS: Final = frozenset({"Take a pair", "Bring back both", "Bring back PostgreSQL alone", "Bring back NATS alone"})
 NOT_RUN: Final = (

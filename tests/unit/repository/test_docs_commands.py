@@ -26,6 +26,7 @@ from support.paths import ROOT
 CHECKED = {"gpuledger", "kubectl", "helm", "make", "pytest"}
 OTHERS = {
     *(
+        "cat",
         "cd",
         "curl",
         "cut",
