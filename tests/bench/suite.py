@@ -155,6 +155,8 @@ class Sizes:
     scheduling: SchedulingSizes = SCHEDULING
     service_process: ServiceSizes = SERVICE_PROCESS
     rollout: RolloutSizes = ROLLOUT
+    rollout: RolloutSizes = ROLLOUT
+    service_process: ServiceSizes = SERVICE_PROCESS
 
 
 FULL = Sizes()
@@ -195,6 +197,8 @@ QUICK = Sizes(
     scheduling=QUICK_SCHEDULING,
     service_process=QUICK_SERVICE_PROCESS,
     rollout=QUICK_ROLLOUT,
+    rollout=QUICK_ROLLOUT,
+    service_process=QUICK_SERVICE_PROCESS,
 )
 NAMES = (
     "publishing",
@@ -229,6 +233,8 @@ NAMES = (
     "scheduling",
     "service-process",
     "rollout",
+    "rollout",
+    "service-process",
 )
 
 _progress = Console(stderr=True)
@@ -318,6 +324,8 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "scheduling": lambda: scheduling(sizes.scheduling, sizes.rounds),
         "service-process": lambda: service_process(database_url, sizes.service_process),
         "rollout": lambda: rollout(sizes.rollout, sizes.rounds),
+        "rollout": lambda: rollout(sizes.rollout, sizes.rounds),
+        "service-process": lambda: service_process(database_url, sizes.service_process),
     }
     return measures[name]()
 

@@ -1,9 +1,11 @@
 """A cluster of NATS servers for tests, each of which can be killed and started again."""
 
+import asyncio
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from gpuledger.ledger.errors import LedgerUnavailableError
 from gpuledger.local.servers.files import write_private
@@ -18,6 +20,9 @@ PASSWORD = "cluster"
 
 LEADER_TIMEOUT_S = 0.5
 """For how long one request waits for a leader; what asks on meets a new one soon."""
+
+UNANSWERED = (LedgerUnavailableError, TimeoutError, AssertionError, OSError)
+"""What a request ends with while servers come, go or elect a leader; one that is lost then is never answered."""
 
 
 class ClusterServer(NatsServer):
@@ -70,8 +75,18 @@ class NatsCluster:
     def leader(self, stream: str) -> ClusterServer:
         """The server that leads a stream."""
         info = nats_answer(self.url, f"$JS.API.STREAM.INFO.{stream}", timeout_s=LEADER_TIMEOUT_S)
-        name = info["cluster"]["leader"]
+        return self.named(info["cluster"]["leader"])
+
+    def named(self, name: str) -> ClusterServer:
+        """The server that the others call by this name."""
         return next(server for server in self.servers if server.name_in_cluster == name)
+
+    async def answer(self, subject: str) -> dict[str, Any] | None:
+        """The answer to one request, for which the event loop does not stand still; None where nobody answers now."""
+        try:
+            return await asyncio.to_thread(nats_answer, self.url, subject, timeout_s=LEADER_TIMEOUT_S)
+        except UNANSWERED:
+            return None
 
     def wait_led(self, stream: str, dead: ClusterServer) -> None:
         """Return when a stream has a leader other than a server that died, and so has the metadata group; blocks."""
@@ -79,7 +94,7 @@ class NatsCluster:
         def is_led() -> bool:
             try:
                 return self.leader(stream) is not dead and self._answers()
-            except (LedgerUnavailableError, TimeoutError, AssertionError, OSError, KeyError, StopIteration):
+            except (*UNANSWERED, KeyError, StopIteration):
                 return False
 
         eventually(is_led)
@@ -88,7 +103,7 @@ class NatsCluster:
         """Whether the leader of the metadata group answers, as nobody else does."""
         try:
             nats_answer(self.url, "$JS.API.STREAM.NAMES", timeout_s=LEADER_TIMEOUT_S)
-        except (LedgerUnavailableError, TimeoutError, AssertionError, OSError):
+        except UNANSWERED:
             return False
         return True
 

@@ -1,5 +1,6 @@
 """What happens on Nodes in a story about a rollout: they are cordoned, drained and annotated, and their agents work."""
 
+from datetime import timedelta
 from typing import Any
 
 from gpuledger.events.envelope import Decoded
@@ -141,7 +142,8 @@ class Nodes(Stage):
             revision = machine.works_on or machine.desired[0]
             error = "it does not work" if state == "error" else ""
             data = NodeConfigReported(state=state, revision=revision, current_revision=machine.current, error=error)
-            machine.untold.append(self.made(machine.name, data))
+            event = self.made(machine.name, data)
+            machine.untold.append(event._replace(time=event.time + timedelta(microseconds=event.number)))
 
     def deliver(self, machine: Machine) -> None:
         """A report comes into the log."""

@@ -10,6 +10,7 @@ from typing import Any
 from gpuledger.deciders.maintenance.projection import MaintenanceProjection
 from gpuledger.deciders.rollout.budget import is_unavailable, max_unavailable
 from gpuledger.deciders.rollout.projection import RolloutProjection
+from gpuledger.domain.machineconfig.rows import ConfigNodeRow
 from gpuledger.domain.machineconfig.state import IDLE, Rollout
 from gpuledger.events.envelope import Decoded, Event
 from gpuledger.events.machine_config import (
@@ -146,16 +147,25 @@ class Stage:
                 continue
             members = self.state.membership.members(pool)
             rows = {node: self.state.node.rows[node] for node in members}
-            busy = {
-                node
-                for node, row in rows.items()
-                if row.phase != IDLE or (self.machines[node].is_unavailable and self.machines[node].uid == row.uid)
-            }
+            busy = {node for node, row in rows.items() if row.phase != IDLE or self._takes_place(node, row)}
             assert len(busy) <= max_unavailable(definition.max_unavailable, len(members)), (pool, busy)
+
+    def _takes_place(self, node: str, row: ConfigNodeRow) -> bool:
+        machine = self.machines[node]
+        return machine.is_unavailable and machine.uid == row.uid and not takes_up_late(machine, row)
 
     def check(self) -> None:
         """What is unavailable through the rollout counts, whatever anybody has seen of it."""
         for name, machine in self.machines.items():
             row = self.state.node.get(name)
             if machine.is_unavailable and row is not None and row.uid == machine.uid and row.pool is not None:
-                assert is_unavailable(self.state, row), (name, row, vars(machine))
+                assert is_unavailable(self.state, row) or takes_up_late(machine, row), (name, row, vars(machine))
+
+
+def takes_up_late(machine: Machine, row: ConfigNodeRow) -> bool:
+    """Whether an agent has taken up what it was to have before, or comes back from it, after it has reported.
+
+    A report names a revision, and not which of several orders to have it: this is beyond what a decider can tell.
+    """
+    is_elsewhere = machine.works_on is not None and not machine.cordoned_by_us
+    return is_elsewhere and row.confirms_after is not None and row.current_revision == row.desired_revision

@@ -105,11 +105,12 @@ Allocation = Annotated[dict[Name, Devices], Field(max_length=TYPES_MAX)]
 
 
 class ContainerShare(Payload):
-    """What one container of a pod asks for, and whether it is an init container."""
+    """What one container of a pod asks for, and whether it is an init container, or one that is a sidecar."""
 
     name: Name
     requests: Amounts
     init: bool = False
+    sidecar: bool = False
 
 
 @registry.event("pod", "sharing-observed", BY_WATCHERS, introduced=True)

@@ -2,7 +2,8 @@
 
 An ephemeral push consumer keeps no state that we would have to keep in step: when its numbering has a hole, its
 heartbeats stay away or the connection breaks, another one is created behind the last message that arrived. In a cluster
-it lives on one server, which need not be ours: when some server leaves, one heartbeat in vain is enough. The
+it lives on one server, which need not be ours: when some server leaves, one heartbeat in vain is enough. For seconds
+the cluster may put new ones on a server that is dead, and nobody ever answers to the creation of such a one. The
 server's flow control is answered only when our buffer has room, so what is buffered never exceeds the bounds below by
 more than the server's own window (32 MiB). No message may be handed out twice or passed over.
 """
@@ -24,6 +25,7 @@ from gpuledger.ledger.connect import Connection
 from gpuledger.ledger.continuity import LogGuard
 from gpuledger.ledger.errors import LedgerUnavailableError, LogChangedError, LogCutError
 from gpuledger.ledger.identity import Anchor, anchor_of
+from gpuledger.runtime.backoff import Backoff, Retries
 from gpuledger.runtime.tasks import abandon
 
 IDLE_HEARTBEAT_S = 0.25
@@ -36,6 +38,9 @@ HEARTBEATS_MISSED_MAX = 12
 
 SUSPECT_HEARTBEATS = 1.4
 """How long one heartbeat is waited for when a server has left the cluster, as a multiple of their interval."""
+
+CREATION = Backoff(first_s=1.0, max_s=32.0)
+"""How long the creation of one consumer is waited for in a cluster, before one of another name is tried."""
 
 INACTIVE_THRESHOLD_S = 60.0
 RESTORE_TIMEOUT_S = 600.0
@@ -194,6 +199,10 @@ class Delivery:
         self._is_suspect = True
         self._wake.set()
 
+    def give_up(self) -> None:
+        """Nobody has answered to its creation: it may have been put on a server that is dead."""
+        self._turn_stale("nobody answers to its creation")
+
     def _turn_stale(self, reason: str) -> None:
         _log.info("the consumer %s is given up: %s", self.name, reason)
         self.end()
@@ -228,6 +237,8 @@ class OrderedReader:
         whole = subject_filter == ALL if is_whole is None else is_whole
         self._buffer = Buffer(after, anchor, is_whole=whole, has_data=has_data)
         self._delivery: Delivery | None = None
+        self._creations = Retries(CREATION)
+        self._unanswered_since_s: float | None = None
         self._failure: BaseException | None = None
 
     async def next_batch(self, limit: int = MESSAGES_PER_BATCH_MAX, timeout_s: float | None = None) -> list[Message]:
@@ -333,11 +344,20 @@ class OrderedReader:
             mem_storage=True,
             num_replicas=1,
         )
-        await self._connection.request(
-            lambda: self._connection.jetstream.add_consumer(self._stream, config),
-            self._restore_timeout_s,
-            refusals=(BadRequestError,),
-        )
+        now_s = asyncio.get_running_loop().time()
+        since_s = self._unanswered_since_s = now_s if self._unanswered_since_s is None else self._unanswered_since_s
+        try:
+            async with asyncio.timeout(self._creations.pause_s() if self._connection.client.is_clustered else None):
+                await self._connection.request(
+                    lambda: self._connection.jetstream.add_consumer(self._stream, config),
+                    self._restore_timeout_s - (now_s - since_s),
+                    refusals=(BadRequestError,),
+                )
+        except TimeoutError:
+            delivery.give_up()
+            return
+        self._unanswered_since_s = None
+        self._creations.reset()
 
     async def _discard(self, delivery: Delivery) -> None:
         self._delivery = None

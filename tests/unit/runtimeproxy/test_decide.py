@@ -149,6 +149,18 @@ def test_a_container_that_requests_no_gpu_sees_none() -> None:
     assert decide(container(ALLOCATED, "proxy"), view(MAIN), NAMES) == ContainerGpus((), {VISIBLE_DEVICES: "void"})
 
 
+def test_a_sidecar_has_cards_of_its_own_beside_those_of_init_and_main_containers() -> None:
+    one = {"gpu-core": 100, "gpu-memory-ratio": 100}
+    node = view(
+        ContainerShare(name="a", requests=one, init=True, sidecar=True),
+        ContainerShare(name="b", requests=one, init=True),
+        ContainerShare(name="c", requests=one),
+    )
+    allocated = {"gpu": [{"minor": n, "id": f"GPU-{n}", "resources": WHOLE} for n in (0, 1)]}
+    found = [decide(container(allocated, name), node, NAMES) for name in "abc"]
+    assert [one.devices for one in found if isinstance(one, ContainerGpus)] == [("GPU-0",), ("GPU-1",), ("GPU-1",)]
+
+
 def test_containers_of_whole_cards_get_cards_of_their_own() -> None:
     one = {"gpu-core": 100, "gpu-memory-ratio": 100}
     node = view(ContainerShare(name="a", requests=one), ContainerShare(name="b", requests=one))

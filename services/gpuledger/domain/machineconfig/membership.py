@@ -125,7 +125,9 @@ def _required(selection: Selection) -> Sequence[Label | None]:
     """Labels of which a pool requires one, by the first of its requirements that says so; None: it requires none."""
     if selection.nodes is None:
         return ()
-    for one in selection.nodes:
+    if selection.nodes.labels:
+        return selection.nodes.labels[:1]
+    for one in selection.nodes.expressions:
         if one.operator == "In" and not one.is_field:
             return [(one.key, value) for value in one.values]
     return (None,)

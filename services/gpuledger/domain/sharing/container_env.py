@@ -44,7 +44,7 @@ _WHOLE_BY: Final = {GPU_MEMORY_RATIO: WHOLE, GPU: WHOLE, NVIDIA_GPU: 1}
 class ContainerPart(NamedTuple):
     """What one container requests of what its pod does, by short names.
 
-    `before` is the sum over the containers before it that run at the same time (none for an init container).
+    `before` is the sum over the containers before it that run at the same time (for an init container, sidecars).
     """
 
     requests: Amounts

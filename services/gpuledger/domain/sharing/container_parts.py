@@ -17,9 +17,12 @@ def part_of(pod: PodShare, container: ContainerShare) -> ContainerPart:
 
 
 def _beside_before(pod: PodShare, container: ContainerShare) -> Iterator[ContainerShare]:
-    """The containers before this one that run at the same time; none before an init container."""
-    for one in pod.containers if not container.init else ():
+    """The containers before this one that run at the same time: sidecars, and before a main container other ones.
+
+    Init containers come first, in their order, and have ended by the time that the next container starts.
+    """
+    for one in pod.containers:
         if one == container:
             return
-        if not one.init:
+        if one.sidecar or not (one.init or container.init):
             yield one

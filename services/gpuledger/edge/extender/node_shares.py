@@ -56,7 +56,7 @@ class NodeShares:
 
 def _share_of(pod: SchedulablePod, allocation: Allocation) -> PodShare:
     containers = tuple(
-        ContainerShare(name=one.name, requests=dict(one.amounts), init=one.is_init)
+        ContainerShare(name=one.name, requests=dict(one.amounts), init=one.is_init, sidecar=one.is_sidecar)
         for one in pod.containers
         if one.name
     )

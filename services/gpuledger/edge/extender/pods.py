@@ -19,11 +19,12 @@ QUANTITIES_KEPT_MAX: Final = 4096
 
 
 class ContainerAmounts(NamedTuple):
-    """What one container asks of shared devices, by short name; `is_init`: before the others, or beside them."""
+    """What one container asks of shared devices, by short name; `is_init`: before the others, unless a sidecar."""
 
     name: str
     amounts: tuple[tuple[str, int], ...]
     is_init: bool = False
+    is_sidecar: bool = False
 
 
 class SchedulablePod(NamedTuple):
@@ -74,7 +75,11 @@ def read_pod(obj: Mapping[str, Any], names: SharingNames) -> SchedulablePod:
         _text(annotations, names.allocated),
         _text(spec, "nodeName"),
         is_over,
-        tuple(ContainerAmounts(name, found, one.is_init) for name, one in requests if (found := _sorted(one.units))),
+        tuple(
+            ContainerAmounts(name, found, one.is_init, one.is_sidecar)
+            for name, one in requests
+            if (found := _sorted(one.units))
+        ),
         bool(annotations),
         _priority(spec.get("priority")),
         has_ended,

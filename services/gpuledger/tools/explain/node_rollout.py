@@ -1,18 +1,15 @@
 """Where a node stands in the rollout of its MachineConfigPool: what it has, what for it waits, and its turn. Pure."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
-from gpuledger.deciders.rollout.budget import max_unavailable, unavailable
+from gpuledger.deciders.rollout.budget import max_unavailable
+from gpuledger.deciders.rollout.counts import counts_of
 from gpuledger.deciders.rollout.order import order_of
-from gpuledger.deciders.rollout.plan import is_waiting, view_of
 from gpuledger.domain.machineconfig.rows import ConfigNodeRow
 from gpuledger.domain.machineconfig.state import APPLYING, DRAINING, FAILED, Rollout
 
 Document = dict[str, Any]
-
-_AT: Final = datetime(9999, 1, 1, tzinfo=UTC)
-"""The time of views that only say who waits."""
 
 NODES_SHOWN_MAX: Final = 5
 
@@ -98,12 +95,11 @@ def _turn(state: Rollout, node: str, pool: str) -> str:
     """Its place among those that wait, and who has the places of the budget."""
     definition = state.definition(pool)
     assert definition is not None, "a node's home is there"
-    members = state.membership.members(pool)
-    views = [view for view in (view_of(state, one, _AT) for one in members) if is_waiting(view)]
-    views.sort(key=lambda view: order_of(state, view.row, prefers_idle=definition.prefers_idle))
-    place = next((at for at, view in enumerate(views, 1) if view.row.node == node), None)
-    most, busy = max_unavailable(definition.max_unavailable, len(members)), sorted(unavailable(state, pool))
-    where = "" if place is None else f", {place} of {len(views)} in the order of pool {pool}"
+    counts = counts_of(state, pool, state.target(pool))
+    waiting = sorted(counts.waiting, key=lambda row: order_of(state, row, prefers_idle=definition.prefers_idle))
+    place = next((at for at, row in enumerate(waiting, 1) if row.node == node), None)
+    most, busy = max_unavailable(definition.max_unavailable, counts.machines), sorted(counts.unavailable)
+    where = "" if place is None else f", {place} of {len(waiting)} in the order of pool {pool}"
     if len(busy) < most:
         return f"{where}; the budget has a place for it"
     more = f" and {len(busy) - NODES_SHOWN_MAX} more" if len(busy) > NODES_SHOWN_MAX else ""

@@ -11,13 +11,14 @@ from typing import Final, NamedTuple
 import orjson
 
 from gpuledger.api.machine_config import ZONE_LABEL, RebootStrategy
-from gpuledger.deciders.rollout.budget import max_unavailable, unavailable
+from gpuledger.deciders.rollout.budget import max_unavailable
+from gpuledger.deciders.rollout.counts import counts_of
 from gpuledger.deciders.rollout.order import order_of
-from gpuledger.deciders.rollout.plan import NodeView, begun, is_waiting, view_of
+from gpuledger.deciders.rollout.plan import begun, view_of
 from gpuledger.deciders.rollout.revisions import rendering
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.machineconfig.rendering import RenderProblem
-from gpuledger.domain.machineconfig.rows import ConfigPoolRow, MachineConfigRow, RenderedConfigRow
+from gpuledger.domain.machineconfig.rows import ConfigNodeRow, ConfigPoolRow, MachineConfigRow, RenderedConfigRow
 from gpuledger.domain.machineconfig.state import DRAINING, IDLE, Rollout
 from gpuledger.events.machine_config import MachineConfigPoolDefined, MachineConfigRendered
 from gpuledger.events.payload import Payload
@@ -114,19 +115,20 @@ def preview(state: Rollout, pool: str) -> Preview:
     definition = state.definition(pool)
     assert definition is not None, "its row is there"
     _roll_out(state, row, definition, after)
-    members = state.membership.members(pool)
-    views = [view_of(state, node, HYPOTHETICAL_AT) for node in members]
+    counts = counts_of(state, pool, state.target(pool))
+    at_once = max_unavailable(definition.max_unavailable, counts.machines)
+    members = [state.node.rows[node] for node in state.membership.members(pool)]
     return Preview(
         pool,
         definition,
         None if had is None else config_of(had),
         after,
-        list(_turns(state, views, definition, after)),
-        len(members),
-        max_unavailable(definition.max_unavailable, len(members)),
-        sorted(unavailable(state, pool)),
-        [view.row.node for view in views if view.row.phase != IDLE and view.home == pool],
-        [node for node in members if state.home(node) is None],
+        list(_turns(state, counts.waiting, at_once, definition, after)),
+        counts.machines,
+        at_once,
+        sorted(counts.unavailable),
+        [one.node for one in members if one.phase != IDLE and one.pool == pool],
+        counts.overlapping,
     )
 
 
@@ -166,18 +168,20 @@ def _roll_out(
 
 
 def _turns(
-    state: Rollout, views: Sequence[NodeView], definition: MachineConfigPoolDefined, after: MachineConfigRendered
+    state: Rollout,
+    waiting: Sequence[ConfigNodeRow],
+    at_once: int,
+    definition: MachineConfigPoolDefined,
+    after: MachineConfigRendered,
 ) -> Iterator[NodeTurn]:
-    at_once = max_unavailable(definition.max_unavailable, len(views))
-    waiting = [view for view in views if is_waiting(view)]
-    waiting.sort(key=lambda view: order_of(state, view.row, prefers_idle=definition.prefers_idle))
+    ordered = sorted(waiting, key=lambda row: order_of(state, row, prefers_idle=definition.prefers_idle))
     reboots = after.reboot_required and definition.reboot_strategy == RebootStrategy.IF_REQUIRED.value
-    for place, view in enumerate(waiting):
+    for place, row in enumerate(ordered):
+        view = view_of(state, row.node, HYPOTHETICAL_AT)
         is_drained = begun(state, view).phase == DRAINING
         why = "" if is_drained else "the controller runs there" if view.is_controller else "a new node"
-        zone = orjson.loads(view.row.labels).get(ZONE_LABEL)
-        current = view.row.current_revision
-        yield NodeTurn(place + 1, place // at_once + 1, view.row.node, zone, current, why, reboots)
+        zone = orjson.loads(row.labels).get(ZONE_LABEL)
+        yield NodeTurn(place + 1, place // at_once + 1, row.node, zone, row.current_revision, why, reboots)
 
 
 def _text(data: Payload) -> str:

@@ -14,6 +14,7 @@ from gpuledger.events.maintenance import (
     NodeDrainChanged,
     NodeDrainFinished,
     NodeDrainProgressed,
+    NodeIsolationApplied,
     NodeIsolationChanged,
     NodeIsolationSuperseded,
     NodeMaintenanceRequested,
@@ -258,3 +259,15 @@ def test_a_replay_of_waits_decides_the_same() -> None:
     again.apply_all(log.messages())
     assert rows_of(again) == rows_of(log.fold)
     assert not again.outstanding()
+
+
+def test_an_isolation_of_before_the_request_gives_nothing_back() -> None:
+    log = rollout("n1", "n2")
+    early = NodeIsolationChanged.model_validate({"uid": "uid-n1", "isolation": {}})
+    log.record("n1", early, 11)
+    log.record("n1", NodeIsolationApplied(intent=log.last(NodeIsolationChanged).id, written=True), 12)
+    log.record("worker", config_pool(debounce_s=0, paused=True), 13)
+    assert log.state.maintenance.rows["n1"].may_be_cordoned
+    log.isolated("n1", 14)
+    log.isolated("n1", 15, unschedulable=False)
+    assert not log.state.maintenance.rows["n1"].may_be_cordoned

@@ -74,7 +74,12 @@ def _is_shared(containers: Iterable[NamedRequest], spec: Mapping[str, Any], name
 def _containers(containers: Iterable[NamedRequest], reader: FieldReader) -> list[dict[str, Any]]:
     """Those that request something."""
     return [
-        {"name": one.name or UNNAMED, "requests": requests, "init": one.request.is_init}
+        {
+            "name": one.name or UNNAMED,
+            "requests": requests,
+            "init": one.request.is_init,
+            "sidecar": one.request.is_sidecar,
+        }
         for one in containers
         if (requests := bounded(one.request.units, reader, RESOURCES_MAX))
     ]
