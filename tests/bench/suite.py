@@ -153,8 +153,6 @@ class Sizes:
     quarantine: QuarantineSizes = QUARANTINE
     extender: ExtenderSizes = EXTENDER
     scheduling: SchedulingSizes = SCHEDULING
-    service_process: ServiceSizes = SERVICE_PROCESS
-    rollout: RolloutSizes = ROLLOUT
     rollout: RolloutSizes = ROLLOUT
     service_process: ServiceSizes = SERVICE_PROCESS
 
@@ -195,8 +193,6 @@ QUICK = Sizes(
     quarantine=QUICK_QUARANTINE,
     extender=QUICK_EXTENDER,
     scheduling=QUICK_SCHEDULING,
-    service_process=QUICK_SERVICE_PROCESS,
-    rollout=QUICK_ROLLOUT,
     rollout=QUICK_ROLLOUT,
     service_process=QUICK_SERVICE_PROCESS,
 )
@@ -231,8 +227,6 @@ NAMES = (
     "quarantine",
     "extender",
     "scheduling",
-    "service-process",
-    "rollout",
     "rollout",
     "service-process",
 )
@@ -322,8 +316,6 @@ def _measure(name: str, sizes: Sizes, database_url: str) -> Coroutine[None, None
         "quarantine": lambda: quarantine(database_url, sizes.quarantine),
         "extender": lambda: extender(database_url, sizes.extender),
         "scheduling": lambda: scheduling(sizes.scheduling, sizes.rounds),
-        "service-process": lambda: service_process(database_url, sizes.service_process),
-        "rollout": lambda: rollout(sizes.rollout, sizes.rounds),
         "rollout": lambda: rollout(sizes.rollout, sizes.rounds),
         "service-process": lambda: service_process(database_url, sizes.service_process),
     }
