@@ -34,7 +34,7 @@ class ServiceSizes(NamedTuple):
 
 
 FULL: Final = ServiceSizes()
-QUICK: Final = ServiceSizes(1.0, 0.0)
+QUICK: Final = ServiceSizes(3.0, 0.0)
 
 
 class Resting(NamedTuple):

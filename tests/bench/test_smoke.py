@@ -43,6 +43,7 @@ FIGURES |= {
     "checks injected at 200/s",
     "pods scheduled in memory",
     "agent of machine configuration at rest, RSS",
+    "`up --only rollout` at rest, RSS",
 }
 
 
