@@ -19,6 +19,7 @@ from gpuledger.api.machine_config import (
     OBSERVED_ANNOTATIONS,
 )
 from gpuledger.configagent.agent import AgentTimes, ConfigAgent
+from gpuledger.configagent.errors import HostError
 from gpuledger.configagent.memory_file import MemoryFile
 from gpuledger.domain.machineconfig.desired import DesiredConfig
 from gpuledger.domain.machineconfig.rendered_object import document_of
@@ -162,6 +163,34 @@ async def test_a_configuration_that_is_missing_or_was_changed_is_not_applied(pla
         assert not place.machine.path("/etc/a").exists()
         place.api.documents[FIRST.name] = document_of(FIRST)
         await place.shows("done", FIRST.name)
+
+
+async def test_a_link_of_any_bytes_is_reported(place: Place) -> None:
+    """What a user of the machine leaves in its folders must not end the agent."""
+    place.machine.path("/etc/linked").symlink_to(os.fsdecode(b"\xff"))
+    below, at = config([file("/etc/linked/a", "1")]), config([file("/etc/linked", "1")])
+    place.api.documents |= {one.name: document_of(one) for one in (below, at)}
+    await place.api.desire(below.name)
+    async with place.running():
+        await place.until(lambda: "/etc/linked is a link to \ufffd" in place.error)
+        await place.api.desire(at.name)
+        await place.shows("done", at.name)
+    assert place.reports.facts[-1].changes[0].message == "replaces a link to \ufffd"
+
+
+async def test_a_boot_that_the_kernel_does_not_name_is_an_error(place: Place) -> None:
+    def unknown() -> str:
+        raise HostError("boot_id: No such file or directory.")
+
+    await place.api.desire(FIRST.name)
+    agent = ConfigAgent(
+        "w1", replace(place.machine.host, boot_id=unknown), place.api, place.reports, place.clock, TIMES
+    )
+    task = asyncio.create_task(agent.run())
+    await place.shows("error")
+    assert not task.done()
+    await end([task])
+    assert place.reports.facts[-1].boot is None
 
 
 async def test_reports_reach_a_server_that_was_away(place: Place) -> None:
