@@ -184,6 +184,7 @@ def _begun(config: DesiredConfig, observed: Observed, plan: Plan, memory: AgentM
         memory,
         applied=memory.applied if is_same and not plan.changes else None,
         begun=config.name,
+        under_way=True,
         acted=memory.acted if is_same and not tree_changes else (),
         files={**memory.files, **managed_files(config, observed, memory)},
         masked=tuple(sorted({*memory.masked, *(step.subject for step in plan.steps if step.action == MASK)})),
