@@ -103,19 +103,23 @@ def test_a_host_has_what_its_configurations_say(
     strategy=st.sampled_from(("Never", "IfRequired")),
     due=st.none() | st.sampled_from(("boot-0", "boot-1")),
     requested=st.none() | st.sampled_from(("boot-0", "boot-1")),
-    passed_s=st.integers(0, 3000),
+    forgotten=st.none() | st.sampled_from(("boot-0", "boot-1")),
+    passed_s=st.integers(-3000, 3000),
 )
 def test_a_reboot_is_asked_for_only_where_it_may_be(
-    current: str | None, strategy: str, due: str | None, requested: str | None, passed_s: int
+    current: str | None, strategy: str, due: str | None, requested: str | None, forgotten: str | None, passed_s: int
 ) -> None:
     applied = AppliedConfig("rendered-a-1", "0" * 64, True, strategy, 1800)
     asked = None if requested is None else RebootRequest(AT, requested)
-    memory = AgentMemory(current=current, applied=applied, reboot_due=due, requested=asked)
+    memory = AgentMemory(current=current, applied=applied, reboot_due=due, requested=asked, forgotten=forgotten)
     assert read_memory(memory_document(memory)) == memory
-    decision = next_step(memory, "boot-1", AT + timedelta(seconds=passed_s), within_s=600)
+    now = AT + timedelta(seconds=passed_s)
+    memory = memory.by_clock(now)
+    assert memory.requested is None or memory.requested.at == min(AT, now)
+    decision = next_step(memory, "boot-1", now, within_s=600)
     may_reboot = due == "boot-1" and strategy == "IfRequired"
     assert (decision.step is RebootStep.REBOOT) == (
-        may_reboot and (requested is None or (requested == "boot-0" and passed_s >= 1800))
+        may_reboot and forgotten != "boot-1" and (requested is None or (requested == "boot-0" and passed_s >= 1800))
     )
     assert (decision.step is RebootStep.OVERDUE) == (may_reboot and requested == "boot-1" and passed_s >= 600)
     assert 0 <= decision.wait_s <= 60

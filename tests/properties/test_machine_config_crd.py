@@ -6,13 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuledger.api.kinds import MACHINE_CONFIGS
-from gpuledger.api.machine_config import REFUSED_PATHS, REFUSED_UNITS
+from gpuledger.api.machine_config import POWER_UNITS, REFUSED_PATHS, REFUSED_UNITS
+from gpuledger.domain.machineconfig.rendered_object import UNIT_STATES
 from gpuledger.domain.machineconfig.validation import (
     PATH_BYTES_MAX,
     UNIT_SUFFIXES,
     mode_problem,
     owner_problem,
     path_problem,
+    state_problem,
     unit_problem,
 )
 from gpuledger.edge.kube import crds
@@ -76,6 +78,17 @@ def test_a_path_that_is_too_long_is_refused_by_its_bytes_alone() -> None:
 @given(UNITS)
 def test_units(name: str) -> None:
     assert takes({"systemd": {"units": [{"name": name}]}}) is (unit_problem(name) is None)
+
+
+@given(
+    st.sampled_from([*POWER_UNITS, "systemd-sleep", "systemd-exit", "reboot-notify", "runlevel2", "a"]),
+    st.sampled_from(["", "@a"]),
+    st.sampled_from(UNIT_SUFFIXES),
+    st.none() | st.sampled_from(UNIT_STATES),
+)
+def test_states_of_units(stem: str, instance: str, suffix: str, state: str | None) -> None:
+    unit = {"name": f"{stem}{instance}.{suffix}"} | ({"state": state} if state else {})
+    assert takes({"systemd": {"units": [unit]}}) is (state_problem(unit["name"], state) is None)
 
 
 @given(st.text("ar0:.-_ \n", max_size=6) | st.just("root:root"))

@@ -119,6 +119,15 @@ REFUSED_PATHS: Final = (
 REFUSED_UNITS: Final = ("kubelet", "containerd", "crio")
 """Units, without their suffix, that no configuration names: the node's pods need them."""
 
+POWER_UNITS: Final = (
+    "reboot", "poweroff", "halt", "kexec", "soft-reboot", "exit", "shutdown", "ctrl-alt-del", "emergency", "rescue",
+    "sleep", "suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate", "runlevel0", "runlevel1", "runlevel6",
+    "systemd-reboot", "systemd-poweroff", "systemd-halt", "systemd-kexec", "systemd-soft-reboot", "systemd-suspend",
+    "systemd-hibernate", "systemd-hybrid-sleep", "systemd-suspend-then-hibernate",
+)  # fmt: skip
+"""Units, without their suffix, that no configuration starts: the machine would go down again and again, since a start
+that it does not outlive is never done. They may be masked."""
+
 
 def drain_retry_s(drain_timeout_s: int, given: int | None) -> int:
     """The seconds between two attempts at a drain: as given, else a twelfth of the time-out, and 30 at least."""

@@ -5,7 +5,7 @@ Whatever fails is reported and tried again after a pause; nothing that fails end
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -19,7 +19,7 @@ from gpuledger.configagent.apply import apply, drift, drift_message
 from gpuledger.configagent.errors import ApiError, ConfigAgentError, RebootError, RefusedConfigError
 from gpuledger.configagent.host import Host
 from gpuledger.configagent.memory_file import MemoryFile
-from gpuledger.configagent.reboot import RebootDecision, RebootStep, next_step
+from gpuledger.configagent.reboot import RebootDecision, RebootStep, asked_already, next_step
 from gpuledger.configagent.reporter import PATCH_BACKOFF, Reporter, ReportFact
 from gpuledger.configagent.reports import AgentReport
 from gpuledger.configagent.state import AgentMemory, RebootRequest
@@ -129,16 +129,15 @@ class ConfigAgent:
                     async for annotations in stream:
                         retries.reset()
                         self._watch_trouble = None
-                        self._reporter.observe(annotations)
-                        self._hear(
-                            annotations.get(ANNOTATION_DESIRED) or None, annotations.get(ANNOTATION_DESIRED_SET_AT)
-                        )
+                        self._hear(annotations)
             except ApiError as error:
                 self._watch_trouble = str(error)
                 pause_s = retries.pause_s()
             await asyncio.sleep(pause_s)
 
-    def _hear(self, desired: str | None, asked_at: str | None) -> None:
+    def _hear(self, annotations: Mapping[str, str]) -> None:
+        self._reporter.observe(annotations)
+        desired, asked_at = annotations.get(ANNOTATION_DESIRED) or None, annotations.get(ANNOTATION_DESIRED_SET_AT)
         if not self._is_heard or (desired, asked_at) != (self._desired, self._asked_at):
             self._desired, self._asked_at = desired, asked_at
             self._is_heard = True
@@ -172,14 +171,17 @@ class ConfigAgent:
         if desired is None:
             await self._report(AgentState.IDLE, None)
             return self._times.check_s
+        await self._keep(self._of_host.by_clock(self._clock()))
+        if asked := asked_already(self._of_host, self._boot, self._clock(), self._times.reboot_within_s):
+            return await self._reboot(desired, asked)
         if self._of_host.applied is None or self._of_host.applied.name != desired:
             await self._apply(desired)
-        if self._of_host.current != desired:
+        if self._of_host.current != desired or self._of_host.under_way:
             await self._refresh_policy(desired)
             decision = next_step(self._of_host, self._boot, self._clock(), self._times.reboot_within_s)
             if decision.step not in (RebootStep.NOT_NEEDED, RebootStep.LEFT_TO_PEOPLE):
                 return await self._reboot(desired, decision)
-            await self._keep(replace(self._of_host, current=desired))
+            await self._keep(replace(self._of_host, current=desired, under_way=False))
         return await self._check(desired)
 
     async def _apply(self, desired: str) -> None:
@@ -231,11 +233,18 @@ class ConfigAgent:
                 f"The machine was asked to reboot and still runs after {self._times.reboot_within_s:g} s. It is asked "
                 f"again; `systemctl list-jobs` on the host says what it waits for."
             )
+        if decision.step is RebootStep.FORGOTTEN:
+            raise RebootError(
+                f"{self._host.state_dir} was lost while a reboot was due, and the next one may lose it as well, so the "
+                f"agent does not reboot the machine by itself. Keep that folder on a disk, and reboot by hand."
+            )
         await self._report(AgentState.REBOOTING, desired)
         if decision.step is not RebootStep.REBOOT:
             return decision.wait_s
-        if not await self._reporter.delivered(self._times.report_within_s) or self._desired != desired:
+        if not await self._reporter.delivered(self._times.report_within_s):
             return 0.0
+        if not await self._is_desired_still(desired):
+            return self._times.watch.first_s
         before = self._of_host
         await self._keep(replace(before, requested=RebootRequest(self._clock(), self._boot)))
         try:
@@ -245,6 +254,14 @@ class ConfigAgent:
             raise
         self.counts.reboots += 1
         return 0.0
+
+    async def _is_desired_still(self, desired: str) -> bool:
+        """Whether the Node itself says so: a watch that broke off may have missed that the node was given back."""
+        with suppress(ApiError):
+            async with aclosing(self._api.node()) as stream:
+                self._hear(await anext(stream))
+            return self._desired == desired
+        return False
 
     async def _check(self, desired: str) -> float:
         """Report that the configuration is there, or what somebody has changed of it."""
@@ -262,6 +279,9 @@ class ConfigAgent:
         if self._is_stale:
             self._boot = await self._in_thread(self._host.boot_id)
             memory = await self._in_thread(self._memory_file.load)
+            if memory == AgentMemory() and self._reporter.observed_reboot_pending:
+                memory = replace(memory, forgotten=self._boot)
+                await self._in_thread(lambda: self._memory_file.save(memory))
             self._memory, self._is_stale = memory.booted(self._boot), False
 
     @property

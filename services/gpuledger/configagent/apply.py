@@ -20,7 +20,14 @@ from gpuledger.configagent.steps import SYSTEMD, Outcome, Plan, Step, Work
 from gpuledger.configagent.tree import HostTree, OnStep
 from gpuledger.configagent.unit_plan import MASK
 from gpuledger.domain.machineconfig.desired import DesiredConfig
-from gpuledger.domain.machineconfig.validation import files_above, owner_problem, path_problem, repeated, unit_problem
+from gpuledger.domain.machineconfig.validation import (
+    files_above,
+    owner_problem,
+    path_problem,
+    repeated,
+    state_problem,
+    unit_problem,
+)
 
 PASSWD, GROUP = "/etc/passwd", "/etc/group"
 PROBLEMS_SHOWN_MAX: Final = 5
@@ -46,7 +53,11 @@ def check_config(config: DesiredConfig) -> None:
     """
     problems = [f"{one.path} {text}" for one in config.files if (text := path_problem(one.path))]
     problems += [f"{one.path}: the owner {text}" for one in config.files if (text := owner_problem(one.owner))]
-    problems += [f"{one.name} {text}" for one in config.units if (text := unit_problem(one.name))]
+    problems += [
+        f"{one.name} {text}"
+        for one in config.units
+        if (text := unit_problem(one.name) or state_problem(one.name, one.state))
+    ]
     problems += [f"{one} occurs twice" for one in repeated([one.path for one in config.files])]
     problems += [f"{one} occurs twice" for one in repeated([one.name for one in config.units])]
     present = (one.path for one in config.files if one.state == "present")
@@ -184,6 +195,7 @@ def _begun(config: DesiredConfig, observed: Observed, plan: Plan, memory: AgentM
         memory,
         applied=memory.applied if is_same and not plan.changes else None,
         begun=config.name,
+        under_way=True,
         acted=memory.acted if is_same and not tree_changes else (),
         files={**memory.files, **managed_files(config, observed, memory)},
         masked=tuple(sorted({*memory.masked, *(step.subject for step in plan.steps if step.action == MASK)})),

@@ -40,14 +40,17 @@ def read_accounts(passwd: str, group: str) -> Accounts:
 def _ids(text: str) -> dict[str, int]:
     rows = (line.split(":") for line in text.splitlines())
     # As the C library does, the first of several lines counts.
-    return {
-        row[0]: int(row[_ID_FIELD]) for row in reversed([*rows]) if len(row) > _ID_FIELD and row[_ID_FIELD].isdigit()
-    }
+    return {row[0]: int(row[_ID_FIELD]) for row in reversed([*rows]) if len(row) > _ID_FIELD and _is_id(row[_ID_FIELD])}
 
 
 def _number(name: str, ids: Mapping[str, int], kind: str) -> int:
     if name in ids:
         return ids[name]
-    if name.isascii() and name.isdigit() and int(name) <= ID_MAX:
+    if _is_id(name):
         return int(name)
     raise ValueError(f"the host has no {kind} {name!r}; make it first, or write its number")
+
+
+def _is_id(text: str) -> bool:
+    """Whether it is a number that the kernel takes."""
+    return text.isascii() and text.isdigit() and len(text) <= len(str(ID_MAX)) and int(text) <= ID_MAX

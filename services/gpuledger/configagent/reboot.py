@@ -26,6 +26,7 @@ class RebootStep(StrEnum):
     REBOOT = "reboot"
     REQUESTED = "requested"
     OVERDUE = "overdue"
+    FORGOTTEN = "forgotten"
 
 
 class RebootDecision(NamedTuple):
@@ -46,6 +47,17 @@ def takes_reboot(config: DesiredConfig, plan: Plan, memory: AgentMemory) -> bool
     return not memory.previous_required or any(step.persists and step.changes for step in plan.steps)
 
 
+def asked_already(memory: AgentMemory, boot: str, now: datetime, within_s: float) -> RebootDecision | None:
+    """What is next where the machine was asked to reboot in this boot, whatever it is to have by now; None: it was not.
+
+    Nothing takes the question back, so the node must not be given to its users until the machine has rebooted.
+    """
+    if memory.requested is None or memory.requested.boot != boot:
+        return None
+    left_s = within_s - (now - memory.requested.at).total_seconds()
+    return RebootDecision(RebootStep.REQUESTED, min(left_s, WAIT_MAX_S)) if left_s > 0 else _OVERDUE
+
+
 def next_step(memory: AgentMemory, boot: str, now: datetime, within_s: float) -> RebootDecision:
     """What is next for the configuration that is on the host; `within_s` bounds how long a reboot may take."""
     applied = memory.applied
@@ -53,9 +65,10 @@ def next_step(memory: AgentMemory, boot: str, now: datetime, within_s: float) ->
         return RebootDecision(RebootStep.NOT_NEEDED)
     if applied.reboot_strategy != RebootStrategy.IF_REQUIRED:
         return RebootDecision(RebootStep.LEFT_TO_PEOPLE)
-    if memory.requested is not None and memory.requested.boot == boot:
-        left_s = within_s - (now - memory.requested.at).total_seconds()
-        return RebootDecision(RebootStep.REQUESTED, min(left_s, WAIT_MAX_S)) if left_s > 0 else _OVERDUE
+    if asked := asked_already(memory, boot, now, within_s):
+        return asked
+    if memory.forgotten == boot:
+        return RebootDecision(RebootStep.FORGOTTEN)
     earliest = now
     if memory.requested is not None:
         earliest = memory.requested.at + timedelta(seconds=applied.reboot_min_interval_s)

@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from gpuledger.api.machine_config import ANNOTATION_CURRENT
+from gpuledger.api.machine_config import ANNOTATION_CURRENT, ANNOTATION_REBOOT_PENDING
 from gpuledger.configagent.api import NodeApi
 from gpuledger.configagent.errors import ApiError
 from gpuledger.configagent.reports import AgentReport, annotations_of, fact_of, observed_of
@@ -46,6 +46,11 @@ class Reporter:
     def observed_current(self) -> str | None:
         """The revision that the Node shows as the current one."""
         return (self._observed or {}).get(ANNOTATION_CURRENT)
+
+    @property
+    def observed_reboot_pending(self) -> bool:
+        """Whether the Node shows that a reboot is due."""
+        return (self._observed or {}).get(ANNOTATION_REBOOT_PENDING) == "true"
 
     async def report(self, report: AgentReport, boot: str, outcomes: tuple[Outcome, ...] = ()) -> None:
         """Report, unless that is what was reported last."""

@@ -55,7 +55,7 @@ def observed_of(annotations: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def fact_of(report: AgentReport, outcomes: tuple[Outcome, ...], boot: str) -> NodeConfigReported:
-    """The fact for the ledger."""
+    """The fact for the ledger; `boot` is empty while that is not known."""
     return NodeConfigReported(
         state=report.state.value,
         revision=report.revision,
@@ -64,7 +64,7 @@ def fact_of(report: AgentReport, outcomes: tuple[Outcome, ...], boot: str) -> No
         reboot_pending=report.reboot_pending,
         changes=tuple(map(_change, outcomes[:CHANGES_MAX])),
         change_count=len(outcomes),
-        boot=boot,
+        boot=boot or None,
     )
 
 

@@ -47,7 +47,9 @@ class AgentMemory:
     None while that is incomplete. `begun` is the name of the configuration whose steps have begun, `acted` the units
     that were restarted or reloaded for it. `reload_due` says that systemd has not read changed unit files yet.
     `reboot_due` is the boot in which something was applied that takes a reboot. `previous_required` says that the last
-    complete configuration required a reboot already.
+    complete configuration required a reboot already. `under_way` says that what was begun is not completed, which
+    `current` does not where the node returns to it. `forgotten` is the boot in which the memory was found lost, though
+    the agent had a reboot due: another one would be forgotten as well.
     """
 
     current: str | None = None
@@ -60,10 +62,18 @@ class AgentMemory:
     reload_due: bool = False
     reboot_due: str | None = None
     requested: RebootRequest | None = None
+    under_way: bool = False
+    forgotten: str | None = None
 
     def booted(self, boot: str) -> "AgentMemory":
         """The memory in this boot: a reboot, whoever made it, fulfils what was due in an earlier one."""
         return self if self.reboot_due in (None, boot) else replace(self, reboot_due=None)
+
+    def by_clock(self, now: datetime) -> "AgentMemory":
+        """The memory at this time: no reboot was asked for later than now, though a clock that was put back says so."""
+        if self.requested is None or self.requested.at <= now:
+            return self
+        return replace(self, requested=self.requested._replace(at=now))
 
     @property
     def last_reboot_at(self) -> datetime | None:
@@ -86,6 +96,8 @@ def memory_document(memory: AgentMemory) -> dict[str, Any]:
         "reload_due": memory.reload_due,
         "reboot_due": memory.reboot_due,
         "requested": None if requested is None else {"at": requested.at.isoformat(), "boot": requested.boot},
+        "under_way": memory.under_way,
+        "forgotten": memory.forgotten,
     }
 
 
@@ -112,6 +124,8 @@ def read_memory(document: Any) -> AgentMemory:  # noqa: ANN401
             requested=None
             if requested is None
             else RebootRequest(datetime.fromisoformat(requested["at"]), requested["boot"]),
+            under_way=document["under_way"],
+            forgotten=document["forgotten"],
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"it is not what the agent writes: {error!r}") from error

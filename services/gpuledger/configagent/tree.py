@@ -171,7 +171,7 @@ def part_name(name: str) -> str:
 def _status(folder: int, name: str) -> FileStatus:
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
-        return FileStatus("link", target=os.readlink(name, dir_fd=folder))
+        return FileStatus("link", target=_target(folder, name))
     if not stat.S_ISREG(found.st_mode):
         return FileStatus("folder" if stat.S_ISDIR(found.st_mode) else "other")
     with _opened(folder, name) as file:
@@ -197,10 +197,15 @@ def _hash(file: int) -> str:
     return digest.hexdigest()
 
 
+def _target(folder: int, name: str) -> str:
+    """Where a link leads, as text that a report can have: whoever made the link may have used any bytes."""
+    return os.readlink(os.fsencode(name), dir_fd=folder).decode(errors="replace")
+
+
 def _obstacle(folder: int, name: str, path: str) -> LinkInPathError:
     """What stands in the way where a folder should be."""
     with suppress(OSError):
-        target = os.readlink(name, dir_fd=folder)
+        target = _target(folder, name)
         return LinkInPathError(f"{path} is a link to {target}, which is not followed; write the path that it leads to.")
     return LinkInPathError(f"{path} is no folder; choose another path, or make room for the folder.")
 

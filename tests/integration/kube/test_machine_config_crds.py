@@ -9,9 +9,9 @@ import pytest
 from gpuledger.api.kinds import MACHINE_CONFIG_POOLS, MACHINE_CONFIGS, RENDERED_MACHINE_CONFIGS, Resource
 from gpuledger.api.machine_config import REFUSED_PATHS, REFUSED_UNITS
 from gpuledger.domain.machineconfig.rendered_document import rendered_document
-from gpuledger.domain.machineconfig.rendered_object import read_object
+from gpuledger.domain.machineconfig.rendered_object import UNIT_STATES, read_object
 from gpuledger.domain.machineconfig.rendering import render
-from gpuledger.domain.machineconfig.validation import path_problem, unit_problem
+from gpuledger.domain.machineconfig.validation import path_problem, state_problem, unit_problem
 from gpuledger.edge.kube.client import KubeClient, KubeRequest
 from gpuledger.edge.kube.errors import InvalidError
 from gpuledger.edge.watchers.resources import machineconfigpools, machineconfigs
@@ -123,6 +123,9 @@ async def test_paths_and_units_are_refused_as_everywhere_else(client: KubeClient
         await _agrees(client, f"p{index}", {"files": [{"path": path}]}, path_problem(path))
     for index, name in enumerate(UNITS):
         await _agrees(client, f"u{index}", {"systemd": {"units": [{"name": name}]}}, unit_problem(name))
+    for index, state in enumerate(UNIT_STATES):
+        spec = {"systemd": {"units": [{"name": "reboot.target", "state": state}]}}
+        await _agrees(client, f"s{index}", spec, state_problem("reboot.target", state))
 
 
 async def _agrees(client: KubeClient, name: str, spec: Object, problem: str | None) -> None:

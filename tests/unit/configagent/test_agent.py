@@ -1,10 +1,8 @@
-"""The agent follows its Node: it applies, reboots where that is due, reports each state once, and outlives troubles."""
+"""The agent follows its Node: it applies, reports each state once, and outlives troubles."""
 
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,62 +11,19 @@ import pytest
 from gpuledger.api.machine_config import (
     ANNOTATION_CURRENT,
     ANNOTATION_DESIRED_SET_AT,
-    ANNOTATION_LAST_ERROR,
     ANNOTATION_REBOOT_PENDING,
     ANNOTATION_STATE,
     OBSERVED_ANNOTATIONS,
 )
-from gpuledger.configagent.agent import AgentTimes, ConfigAgent
+from gpuledger.configagent.agent import ConfigAgent
+from gpuledger.configagent.errors import HostError
 from gpuledger.configagent.memory_file import MemoryFile
-from gpuledger.domain.machineconfig.desired import DesiredConfig
 from gpuledger.domain.machineconfig.rendered_object import document_of
 from gpuledger.runtime.tasks import end
-from support.config_agent import TIMES, FakeApi, FakeMachine, Reports, SteppingClock, config, file, unit
-from support.waiting import eventually
+from support.config_agent import TIMES, config, file, unit
+from support.config_agent_node import FIRST, REBOOTING, SECOND, Place
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
-
-FIRST = config([file("/etc/a", "1")])
-SECOND = config([file("/etc/a", "2")], [unit("a.service", "restarted")])
-REBOOTING = config([file("/etc/a", "3")], reboot=True, strategy="IfRequired", min_interval_s=600)
-
-
-class Place:
-    """A node: its machine, its API, and what its agent reports."""
-
-    def __init__(self, root: Path, *configs: DesiredConfig) -> None:
-        self.machine = FakeMachine(root)
-        self.api = FakeApi(*configs)
-        self.reports = Reports()
-        self.clock = SteppingClock()
-        self.agent = self.new_agent()
-
-    def new_agent(self, times: AgentTimes = TIMES) -> ConfigAgent:
-        return ConfigAgent("w1", self.machine.host, self.api, self.reports, self.clock, times)
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        self.agent = self.new_agent()
-        task = asyncio.create_task(self.agent.run())
-        try:
-            yield
-            assert not task.done(), task.exception()
-        finally:
-            await end([task])
-
-    async def shows(self, state: str, current: str | None = None, **others: str) -> None:
-        expected = {ANNOTATION_STATE: state} | ({ANNOTATION_CURRENT: current} if current else {})
-        await self.until(lambda: expected.items() <= self.api.annotations.items())
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async def holds() -> bool:
-            return condition()
-
-        await eventually(holds, interval_s=0.005)
-
-    @property
-    def error(self) -> str:
-        return self.api.annotations.get(ANNOTATION_LAST_ERROR, "")
 
 
 @pytest.fixture
@@ -164,6 +119,34 @@ async def test_a_configuration_that_is_missing_or_was_changed_is_not_applied(pla
         await place.shows("done", FIRST.name)
 
 
+async def test_a_link_of_any_bytes_is_reported(place: Place) -> None:
+    """What a user of the machine leaves in its folders must not end the agent."""
+    place.machine.path("/etc/linked").symlink_to(os.fsdecode(b"\xff"))
+    below, at = config([file("/etc/linked/a", "1")]), config([file("/etc/linked", "1")])
+    place.api.documents |= {one.name: document_of(one) for one in (below, at)}
+    await place.api.desire(below.name)
+    async with place.running():
+        await place.until(lambda: "/etc/linked is a link to \ufffd" in place.error)
+        await place.api.desire(at.name)
+        await place.shows("done", at.name)
+    assert place.reports.facts[-1].changes[0].message == "replaces a link to \ufffd"
+
+
+async def test_a_boot_that_the_kernel_does_not_name_is_an_error(place: Place) -> None:
+    def unknown() -> str:
+        raise HostError("boot_id: No such file or directory.")
+
+    await place.api.desire(FIRST.name)
+    agent = ConfigAgent(
+        "w1", replace(place.machine.host, boot_id=unknown), place.api, place.reports, place.clock, TIMES
+    )
+    task = asyncio.create_task(agent.run())
+    await place.shows("error")
+    assert not task.done()
+    await end([task])
+    assert place.reports.facts[-1].boot is None
+
+
 async def test_reports_reach_a_server_that_was_away(place: Place) -> None:
     await place.api.desire(FIRST.name)
     async with place.running():
@@ -200,91 +183,6 @@ async def test_annotations_that_somebody_changes_are_written_again(place: Place)
         await place.shows("done", FIRST.name)
         await place.api.set({ANNOTATION_STATE: "error", ANNOTATION_CURRENT: None})
         await place.shows("done", FIRST.name)
-
-
-async def test_a_machine_reboots_between_its_report_and_the_revision_that_is_done(place: Place) -> None:
-    await place.api.desire(REBOOTING.name)
-    async with place.running():
-        await place.until(lambda: place.machine.reboots_asked == 1)
-        assert place.api.annotations[ANNOTATION_STATE] == "rebooting"
-        assert place.api.annotations[ANNOTATION_REBOOT_PENDING] == "true"
-        assert ANNOTATION_CURRENT not in place.api.annotations
-    place.machine.boots += 1
-    async with place.running():
-        await place.shows("done", REBOOTING.name)
-        assert place.api.annotations[ANNOTATION_REBOOT_PENDING] == "false"
-    assert place.reports.states == ["applying", "rebooting", "done"]
-    assert [fact.boot for fact in place.reports.facts] == ["boot-0", "boot-0", "boot-1"]
-    assert place.machine.reboots_asked == 1
-
-
-async def test_the_next_reboot_waits_for_the_interval(place: Place) -> None:
-    await place.api.desire(REBOOTING.name)
-    async with place.running():
-        await place.until(lambda: place.machine.reboots_asked == 1)
-    place.machine.boots += 1
-    again = config([file("/etc/a", "4")], reboot=True, strategy="IfRequired", min_interval_s=600)
-    place.api.documents[again.name] = document_of(again)
-    async with place.running():
-        await place.shows("done", REBOOTING.name)
-        place.clock.pass_s(599)
-        await place.api.desire(again.name)
-        await place.shows("rebooting", REBOOTING.name)
-    assert place.machine.reboots_asked == 1
-    place.clock.pass_s(1)
-    async with place.running():
-        await place.until(lambda: place.machine.reboots_asked == 2)
-
-
-async def test_no_reboot_begins_before_its_report_is_there(place: Place) -> None:
-    await place.api.desire(REBOOTING.name)
-
-    place.api.takes_patches = False
-    async with place.running():
-        await place.until(lambda: place.reports.states == ["applying", "rebooting"])
-        await place.until(lambda: "report" in place.agent.troubles)
-    assert place.machine.reboots_asked == 0
-
-
-async def test_a_machine_that_does_not_reboot_is_an_error_and_is_asked_again(place: Place) -> None:
-    await place.api.desire(REBOOTING.name)
-    place.machine.on_reboot = lambda: place.clock.pass_s(601)
-    async with place.running():
-        await place.until(lambda: "still runs after 600 s" in place.error)
-        await place.until(lambda: place.machine.reboots_asked >= 2)
-
-
-async def test_a_reboot_is_left_to_people_where_the_pool_never_reboots(place: Place) -> None:
-    never = config([file("/etc/a", "5")], reboot=True)
-    place.api.documents[never.name] = document_of(never)
-    await place.api.desire(never.name)
-    async with place.running():
-        await place.shows("done", never.name)
-        assert place.api.annotations[ANNOTATION_REBOOT_PENDING] == "true"
-        place.api.documents[never.name] = document_of(replace_strategy(never))
-    async with place.running():
-        await place.until(lambda: place.agent.report is not None)
-    assert place.machine.reboots_asked == 0
-    place.machine.boots += 1
-    async with place.running():
-        await place.until(lambda: place.api.annotations[ANNOTATION_REBOOT_PENDING] == "false")
-
-
-def replace_strategy(one: DesiredConfig) -> DesiredConfig:
-    return one._replace(reboot_strategy="IfRequired")
-
-
-async def test_a_pool_that_stops_rebooting_releases_a_node_that_waits_for_its_reboot(place: Place) -> None:
-    memory = MemoryFile(place.machine.state)
-    await place.api.desire(REBOOTING.name)
-    async with place.running():
-        await place.until(lambda: place.machine.reboots_asked == 1)
-    place.api.documents[REBOOTING.name] = document_of(REBOOTING._replace(reboot_strategy="Never"))
-    memory.save(replace(memory.load(), requested=None))
-    async with place.running():
-        await place.shows("done", REBOOTING.name)
-        assert place.api.annotations[ANNOTATION_REBOOT_PENDING] == "true"
-    assert place.machine.reboots_asked == 1
 
 
 async def test_a_memory_that_cannot_be_read_is_an_error_and_keeps_what_the_node_shows(place: Place) -> None:

@@ -115,6 +115,7 @@ def test_nothing_is_done_where_one_thing_cannot_be(machine: FakeMachine) -> None
         config([file("/etc/../etc/kubernetes/x", "x")]),
         config([file("/usr/bin/x", "x")]),
         config(units=[unit("kubelet.service", "stopped")]),
+        config(units=[unit("reboot.target", "started")]),
         config([file("/etc/a", "x"), file("/etc/a/b", "x")]),
         config([file("/etc/a", "x", owner="root")]),
     ],

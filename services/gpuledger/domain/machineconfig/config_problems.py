@@ -8,6 +8,7 @@ from gpuledger.domain.machineconfig.validation import (
     owner_problem,
     path_problem,
     repeated,
+    state_problem,
     unit_problem,
 )
 from gpuledger.events.machine_config import ConfigFile, ConfigUnit, MachineConfigDefined
@@ -28,7 +29,7 @@ def refusals(files: tuple[ConfigFile, ...], units: tuple[ConfigUnit, ...]) -> It
     for index, one in enumerate(files):
         yield from _of_file(f"spec.files[{index}]", one)
     for index, unit in enumerate(units):
-        if problem := unit_problem(unit.name):
+        if problem := unit_problem(unit.name) or state_problem(unit.name, unit.state):
             yield f"spec.systemd.units[{index}].name {_shown(unit.name)} {problem}"
     for path in repeated([one.path for one in files]):
         yield f"spec.files has {_shown(path)} more than once; leave one of them"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
-from gpuledger.api.machine_config import REFUSED_PATHS, REFUSED_UNITS
+from gpuledger.api.machine_config import POWER_UNITS, REFUSED_PATHS, REFUSED_UNITS
 
 PATHS_CACHED_MAX: Final = 16_384
 PATH_BYTES_MAX: Final = 4095
@@ -49,6 +49,13 @@ def unit_problem(name: str) -> str | None:
     if _UNIT(name) is None:
         return f"is not the name of a unit; end it with one of .{', .'.join(UNIT_SUFFIXES)}"
     return None
+
+
+def state_problem(name: str, state: str | None) -> str | None:
+    """Why a configuration may not bring this unit into this state; None if it may."""
+    if state in (None, "stopped") or unit_stem(name) not in POWER_UNITS:
+        return None
+    return f"is refused with the state {state}: it takes the machine down; set reboot.required for a reboot"
 
 
 def unit_stem(name: str) -> str:

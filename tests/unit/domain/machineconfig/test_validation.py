@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from gpuledger.api.machine_config import REFUSED_PATHS, REFUSED_UNITS
+from gpuledger.api.machine_config import POWER_UNITS, REFUSED_PATHS, REFUSED_UNITS
+from gpuledger.domain.machineconfig.rendered_object import UNIT_STATES
 from gpuledger.domain.machineconfig.validation import (
     files_above,
     mode_problem,
     owner_problem,
     path_problem,
     repeated,
+    state_problem,
     unit_problem,
 )
 
@@ -83,6 +85,17 @@ def test_units_of_people(name: str) -> None:
 )
 def test_names_that_are_no_units(name: str) -> None:
     assert "not the name of a unit" in (unit_problem(name) or "")
+
+
+@pytest.mark.parametrize("stem", POWER_UNITS)
+def test_units_that_take_the_machine_down_may_be_stopped_and_masked(stem: str) -> None:
+    for suffix in ("target", "service"):
+        name = f"{stem}.{suffix}"
+        assert all(
+            "reboot.required" in (state_problem(name, state) or "") for state in UNIT_STATES[:1] + UNIT_STATES[2:]
+        )
+        assert state_problem(name, None) is state_problem(name, "stopped") is unit_problem(name) is None
+    assert state_problem(f"{stem}-exporter.service", "started") is None
 
 
 @pytest.mark.parametrize("owner", ["root:root", "0:0", "1000:100", "systemd-network:adm", "_chrony:_chrony"])
