@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from gpuledger.cli.commands.report import (
+    ABOUT_CONFIG_POOLS,
     ABOUT_GPU_POOLS,
     ABOUT_NAMESPACES,
     ABOUT_NODES,
@@ -233,7 +234,7 @@ def test_reports_of_one_namespace(cli: Cli) -> None:
 
 
 def test_the_options_of_reports_fit_their_columns(cli: Cli) -> None:
-    pools, nodes = (*ABOUT_POOLS, *ABOUT_GPU_POOLS), (*ABOUT_VIEWS, *ABOUT_NODES)
+    pools, nodes = (*ABOUT_POOLS, *ABOUT_GPU_POOLS, *ABOUT_CONFIG_POOLS), (*ABOUT_VIEWS, *ABOUT_NODES)
     without = {
         "node": {"allocation", "pool-pods"},
         "pool": {"allocation", "container-allocations", "container-hours-by-day"},

@@ -286,7 +286,11 @@ async def test_timelines_show_decisions(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "kinds"), [("timeline", "device, node, pool"), ("describe", "device, node, slice, pool")]
+    ("command", "kinds"),
+    [
+        ("timeline", "device, node, pool, machineconfigpool"),
+        ("describe", "device, node, slice, pool, machineconfigpool"),
+    ],
 )
 async def test_a_kind_that_there_is_not(run: Run, command: str, kinds: str) -> None:
     answer = await run(command, "unicorn", "x")
