@@ -4,6 +4,7 @@ Of what is said about one thing the latest by event time holds. A Node's annotat
 come later: they count from where they change, so that an old annotation beside a new cordon takes nothing back.
 """
 
+from datetime import datetime
 from sys import intern
 from typing import Final
 
@@ -108,7 +109,19 @@ def _reported(state: Rollout, fact: Fact, data: NodeConfigReported) -> None:
         agent_revision=data.revision,
         reported_at=time,
     )
-    _put(state, row)
+    _put(state, row._replace(confirms_after=_confirms_after(row, data)))
+
+
+def _confirms_after(row: ConfigNodeRow, data: NodeConfigReported) -> datetime | None:
+    """After which time a node whose agent has now reported has to report yet.
+
+    A report that says which order it is about answers that one alone; otherwise its time has to tell.
+    """
+    if row.confirms_after is None or row.reported_at is None or data.desired_set_at is None:
+        return row.confirms_after
+    if (data.revision, storable(data.desired_set_at)) == (row.desired_revision, row.desired_set_at):
+        return None
+    return max(row.confirms_after, row.reported_at)
 
 
 def _put(state: Rollout, row: ConfigNodeRow) -> None:

@@ -222,6 +222,13 @@ def test_a_condition_that_the_rollout_lists_no_more_is_gone() -> None:
         ),
         (configured("Idle", None), {"pool": POOL}),
         (
+            configured(desired_set_at=SET_AT.replace(microsecond=250)),
+            {
+                "pool": POOL, "desired-revision": RENDERED.name,
+                "desired-revision-set-at": "2026-01-09T10:00:00.000250Z",
+            },
+        ),
+        (
             configured("Draining", None, cordoned=True, drain_started_at=SET_AT, drain_retries=3),
             {"pool": POOL, "cordoned": "true", "drain-started-at": SET_AT_TEXT, "drain-retry-count": "3"},
         ),

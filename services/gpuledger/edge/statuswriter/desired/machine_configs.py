@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from gpuledger.api.conditions import rfc3339
+from gpuledger.api.conditions import rfc3339, rfc3339_exact
 from gpuledger.api.machine_config import (
     ANNOTATION_CORDONED,
     ANNOTATION_DESIRED,
@@ -258,13 +258,16 @@ def desired_status(state: MachineConfigs, pool: str) -> DesiredObject | None:
 
 
 def annotations_of(data: NodeConfigChanged) -> dict[str, str]:
-    """The annotations of a Node that say so; none where no pool has it."""
+    """The annotations of a Node that say so; none where no pool has it.
+
+    The node's agent repeats when the order was given, so that is there to the microsecond.
+    """
     if data.pool is None:
         return {}
     found = {
         ANNOTATION_POOL: data.pool,
         ANNOTATION_DESIRED: data.desired_revision,
-        ANNOTATION_DESIRED_SET_AT: None if data.desired_set_at is None else rfc3339(data.desired_set_at),
+        ANNOTATION_DESIRED_SET_AT: None if data.desired_set_at is None else rfc3339_exact(data.desired_set_at),
         ANNOTATION_CORDONED: "true" if data.cordoned else None,
         ANNOTATION_DRAIN_STARTED_AT: None if data.drain_started_at is None else rfc3339(data.drain_started_at),
         ANNOTATION_DRAIN_RETRY_COUNT: str(data.drain_retries) if data.drain_retries else None,
