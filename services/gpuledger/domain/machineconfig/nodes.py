@@ -76,8 +76,8 @@ def _anew(row: ConfigNodeRow) -> ConfigNodeRow:
 def _gone(state: Rollout, fact: Fact, data: NodeMachineGone) -> None:
     before, time = row_of(state, fact.event.subject), fact.event.time
     if not is_late(before.observed_at, time) and data.uid in (None, before.uid):
-        _forget_isolation(state, before.node)
         _put_or_forget(state, _anew(before)._replace(observed_at=time))
+        _forget_isolation(state, before.node)
         for holder in state.holder.where("node", before.node):
             state.holder.delete(holder.holder)
 
@@ -90,7 +90,7 @@ def _forget_isolation(state: Rollout, node: str) -> None:
 
 
 def _put_or_forget(state: Rollout, row: ConfigNodeRow) -> None:
-    if row.uid is None and row.labels == NO_LABELS and row.reported_at is None:
+    if row.uid is None and row.labels == NO_LABELS:
         state.delete_node(row.node)
         state.touch_node(row.node)
     else:
@@ -98,8 +98,9 @@ def _put_or_forget(state: Rollout, row: ConfigNodeRow) -> None:
 
 
 def _reported(state: Rollout, fact: Fact, data: NodeConfigReported) -> None:
-    before, time = row_of(state, fact.event.subject), fact.event.time
-    if is_late(before.reported_at, time):
+    """What an agent says of a Node that is gone, or not there yet, counts for nothing: its annotations say it again."""
+    before, time = state.node.get(fact.event.subject), fact.event.time
+    if before is None or before.uid is None or is_late(before.reported_at, time):
         return
     row = before._replace(
         current_revision=data.current_revision,
