@@ -18,7 +18,7 @@ from gpuledger.events.machine_config import (
     NodeConfigChanged,
     NodeConfigReported,
 )
-from gpuledger.events.node import NodeInventoryChanged
+from gpuledger.events.node import NodeGone, NodeInventoryChanged
 from gpuledger.projection.errors import ProjectionError
 from support.config_decisions import (
     CONTENT,
@@ -35,7 +35,7 @@ from support.config_decisions import (
     defined,
     rendered,
 )
-from support.events import SubjectFact
+from support.events import SubjectFact, hour
 from support.gpu_states import COMPLETE
 
 RENDERED_KEY = Key(Kind.RENDERED_CONFIG, RENDERED.name)
@@ -258,6 +258,14 @@ def test_the_label_of_a_node_is_as_without_a_configuration() -> None:
     assert found is not None
     assert found.main["labels"] == {}
     assert found.main["annotations"][f"{MCO}/pool"] == POOL
+
+
+def test_what_was_decided_about_a_node_that_is_gone_has_ended() -> None:
+    state = config_state((NODE, configured()), (NODE, NodeGone(uid="another")))
+    assert state.machine_configs.node.rows[NODE].pool == POOL
+    state = config_state((NODE, configured()), (NODE, NodeGone(uid=UID)))
+    row = state.machine_configs.node.rows[NODE]
+    assert (row.pool, row.shown, row.ended_at) == (None, {}, hour(2))
 
 
 def test_a_report_of_the_agent_changes_no_object() -> None:

@@ -27,6 +27,7 @@ from gpuledger.domain.fact import Fact, Handlers, TableState
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.inventory.status import condition
 from gpuledger.domain.machineconfig.rendered_document import rendered_document
+from gpuledger.domain.machineconfig.state import IDLE
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.domain.tombstones import LatestRows, RowEnds
 from gpuledger.edge.statuswriter.fields import canonical, main_of, rendered_identity
@@ -41,6 +42,7 @@ from gpuledger.events.machine_config import (
     NodeConfigChanged,
     NodeConfigReported,
 )
+from gpuledger.events.node import NodeGone
 
 STATUS_FIELDS: Final[Mapping[str, str]] = {
     "target_revision": "targetRevision",
@@ -348,6 +350,14 @@ def _reported(state: MachineConfigs, fact: Fact, data: NodeConfigReported) -> No
         state.node.put(row._replace(agent_state=data.state))
 
 
+def _node_gone(state: MachineConfigs, fact: Fact, data: NodeGone) -> None:
+    """Nothing is decided any more about a Node that is gone, so its annotations are not shown for good."""
+    row = state.node.get(fact.event.subject)
+    if row is not None and data.uid in (None, row.uid):
+        gone = row._replace(pool=None, desired=None, phase=IDLE, annotations=json_text({}), ended_at=fact.event.time)
+        state.put_node(fact, gone)
+
+
 HANDLERS: Final[Handlers] = {
     MachineConfigPoolDefined: _defined,
     MachineConfigPoolGone: _gone,
@@ -357,4 +367,5 @@ HANDLERS: Final[Handlers] = {
     MachineConfigPoolWithdrawn: _withdrawn,
     NodeConfigChanged: _node_changed,
     NodeConfigReported: _reported,
+    NodeGone: _node_gone,
 }
