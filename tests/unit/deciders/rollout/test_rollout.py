@@ -281,6 +281,15 @@ def test_a_node_of_two_pools_is_not_updated_and_both_say_so() -> None:
     assert log.row("n2").pool == "worker"
 
 
+def test_a_pool_whose_nodes_have_the_target_is_not_ready_where_another_has_them_too() -> None:
+    log = rollout("n1")
+    log.drained("n1", 20)
+    log.reports("n1", 21)
+    log.record("other", worker(), 22)
+    ready = '{"message":"1 of 1 nodes updated","reason":"NodesInSeveralPools","status":"False","type":"Ready"}'
+    assert ready in log.status("worker").conditions
+
+
 def test_a_node_that_leaves_its_pool_is_given_back_and_nobodys() -> None:
     log = rollout("n1", node_selector={"labels": {}})
     log.record("worker", worker(node_selector={"labels": {"gpu": "yes"}}), 11)
