@@ -4,18 +4,21 @@ Of what is said about one thing the latest by event time holds. A Node's annotat
 come later: they count from where they change, so that an old annotation beside a new cordon takes nothing back.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from sys import intern
 from typing import Final
 
 from gpuledger.domain.fact import Fact, Handlers, is_late, storable
 from gpuledger.domain.inventory.state import json_text
-from gpuledger.domain.machineconfig.rows import ConfigNodeRow
+from gpuledger.domain.machineconfig.rows import AT_REST, AT_WORK, ConfigNodeRow
 from gpuledger.domain.machineconfig.state import IDLE, Rollout
 from gpuledger.events.machine_config import NodeConfigReported, NodeMachineGone, NodeMachineObserved
 from gpuledger.events.node import NodeLabelled, NodeUnlabelled
 
 NO_LABELS: Final = "{}"
+
+LAG_MAX: Final = timedelta(seconds=30)
+"""How long the watch of Nodes may be behind what agents have reported by themselves."""
 
 _ABSENT: Final = ConfigNodeRow(
     "", None, None, NO_LABELS, False, None, None, "", False, None, None, None, None, None, None, False, None, 0, IDLE,
@@ -59,13 +62,22 @@ def _observed(state: Rollout, fact: Fact, data: NodeMachineObserved) -> None:
         observed_at=time,
         annotations=text,
     )
-    if text != before.annotations and not is_late(row.reported_at, time):
+    is_behind = is_late(row.reported_at, time) or _is_behind(row, data, time)
+    if text != before.annotations and not is_behind:
         current, agent_state, error, is_pending = annotations
         row = row._replace(current_revision=current, agent_state=agent_state, last_error=error)
         row = row._replace(reboot_pending=is_pending, agent_revision=None)
         if row.is_confirmed():
             row = row._replace(reported_at=time)
     _put(state, row)
+
+
+def _is_behind(row: ConfigNodeRow, data: NodeMachineObserved, time: datetime) -> bool:
+    """Whether annotations show an agent at work on what it has just reported as done: its Node is seen with a lag."""
+    is_done = row.agent_state in AT_REST and row.agent_revision == row.current_revision == row.desired_revision
+    if row.reported_at is None or row.agent_revision is None or not (is_done and row.is_confirmed()):
+        return False
+    return data.agent_state in AT_WORK and time - row.reported_at <= LAG_MAX
 
 
 def _anew(row: ConfigNodeRow) -> ConfigNodeRow:

@@ -9,6 +9,9 @@ from gpuledger.domain.table import TableSpec
 AT_REST: Final = (AgentState.DONE, AgentState.IDLE)
 """The states of an agent that works on nothing."""
 
+AT_WORK: Final = (AgentState.APPLYING, AgentState.REBOOTING)
+"""The states of an agent that keeps its node from being of use."""
+
 
 class MachineConfigRow(NamedTuple):
     """A MachineConfig as defined last; `definition` is a `MachineConfigDefined` as JSON text."""

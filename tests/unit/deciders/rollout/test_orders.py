@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from support.machine_configs import config_file, config_pool, machine_config
-from support.rollout import RolloutLog, phases
+from support.rollout import RolloutLog, machine, phases
 
 
 def drained() -> RolloutLog:
@@ -55,6 +55,16 @@ def test_a_report_about_the_last_order_answers_it_whatever_the_clock_of_the_node
     change(log, "2\n", 23)
     order = log.row("n1").desired_set_at
     assert phases(log.reports("n1", 22, recorded_s=24, desired_set_at=order)) == [("n1", "Idle")]
+
+
+def test_annotations_that_come_after_the_report_of_the_end_begin_nothing_anew() -> None:
+    log = drained()
+    before: dict[str, Any] = {"current_revision": "rendered-worker-old", "agent_state": "applying"}
+    log.reports("n1", 21, state="applying", current_revision="rendered-worker-old")
+    assert phases(log.reports("n1", 22)) == [("n1", "Idle")]
+    assert log.record("n1", machine("n1", **before), 23) == []
+    assert (log.row("n1").agent_state, log.status("worker").ready_count) == ("done", 1)
+    assert phases(log.record("n1", machine("n1", **before, reboot_pending=True), 60)) == [("n1", "Applying")]
 
 
 def test_two_orders_at_one_time_are_told_apart() -> None:
