@@ -141,7 +141,8 @@ class Nodes(Stage):
         if self.relays:
             revision = machine.works_on or machine.desired[0]
             error = "it does not work" if state == "error" else ""
-            data = NodeConfigReported(state=state, revision=revision, current_revision=machine.current, error=error)
+            facts = {"state": state, "revision": revision, "current_revision": machine.current, "error": error}
+            data = NodeConfigReported.model_validate({**facts, "desired_set_at": machine.seen[1]})
             event = self.made(machine.name, data)
             machine.untold.append(event._replace(time=event.time + timedelta(microseconds=event.number)))
 

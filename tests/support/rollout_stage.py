@@ -152,20 +152,11 @@ class Stage:
 
     def _takes_place(self, node: str, row: ConfigNodeRow) -> bool:
         machine = self.machines[node]
-        return machine.is_unavailable and machine.uid == row.uid and not takes_up_late(machine, row)
+        return machine.is_unavailable and machine.uid == row.uid
 
     def check(self) -> None:
         """What is unavailable through the rollout counts, whatever anybody has seen of it."""
         for name, machine in self.machines.items():
             row = self.state.node.get(name)
             if machine.is_unavailable and row is not None and row.uid == machine.uid and row.pool is not None:
-                assert is_unavailable(self.state, row) or takes_up_late(machine, row), (name, row, vars(machine))
-
-
-def takes_up_late(machine: Machine, row: ConfigNodeRow) -> bool:
-    """Whether an agent has taken up what it was to have before, or comes back from it, after it has reported.
-
-    A report names a revision, and not which of several orders to have it: this is beyond what a decider can tell.
-    """
-    is_elsewhere = machine.works_on is not None and not machine.cordoned_by_us
-    return is_elsewhere and row.confirms_after is not None and row.current_revision == row.desired_revision
+                assert is_unavailable(self.state, row), (name, row, vars(machine))

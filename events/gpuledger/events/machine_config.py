@@ -177,13 +177,16 @@ class ConfigChange(Payload):
 class NodeConfigReported(Payload):
     """The agent of machine configuration has come to another state with a revision.
 
-    `revision` is what it works on, `current_revision` what it applied last. `changes` are the first files and units in
-    the order of its work, `change_count` is how many there are. `boot` identifies the boot of the machine's kernel.
+    `revision` is what it works on, `current_revision` what it applied last. `desired_set_at` is when the order was
+    given that it works on, as the Node's annotation says; None: it does not say. `changes` are the first files and
+    units in the order of its work, `change_count` is how many there are. `boot` identifies the boot of the machine's
+    kernel.
     """
 
     state: Literal["idle", "applying", "rebooting", "done", "error"]
     revision: Name | None = None
     current_revision: Name | None = None
+    desired_set_at: AwareDatetime | None = None
     error: Text = ""
     reboot_pending: bool = False
     changes: Annotated[tuple[ConfigChange, ...], Field(max_length=CHANGES_MAX)] = ()

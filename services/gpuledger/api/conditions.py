@@ -65,3 +65,8 @@ MODULE_CONDITIONS: Final = frozenset({PREREQUISITE_NOT_MET, MODULE_CONFIGURED})
 def rfc3339(time: datetime) -> str:
     """A time in the form of Kubernetes' conditions, to the second."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def rfc3339_exact(time: datetime) -> str:
+    """A time as RFC 3339 has it, with microseconds where it has any."""
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")

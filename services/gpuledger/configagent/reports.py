@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from gpuledger.api.machine_config import (
@@ -26,8 +27,8 @@ CUT: Final = "…"
 class AgentReport:
     """How far the agent is: `revision` is what it works on, `current` what it completed last.
 
-    `asked_at` is when the service asked for the revision. Asked again, the agent reports again, so that the service has
-    a report that is later than its question.
+    `asked_at` is when the service asked for the revision. Asked again, the agent reports again, and its fact repeats
+    that time, so that the service can tell which of its orders a report is about.
     """
 
     state: AgentState
@@ -60,12 +61,22 @@ def fact_of(report: AgentReport, outcomes: tuple[Outcome, ...], boot: str) -> No
         state=report.state.value,
         revision=report.revision,
         current_revision=report.current,
+        desired_set_at=_time_of(report.asked_at),
         error=truncated(report.error),
         reboot_pending=report.reboot_pending,
         changes=tuple(map(_change, outcomes[:CHANGES_MAX])),
         change_count=len(outcomes),
         boot=boot or None,
     )
+
+
+def _time_of(text: str | None) -> datetime | None:
+    """The time that an annotation says; None where it says none, as anybody may have written it."""
+    try:
+        time = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return time if time.tzinfo is not None else None
 
 
 def _change(one: Outcome) -> ConfigChange:

@@ -156,7 +156,7 @@ class UpdatesProjection(Projection):
     """Rollouts of machine configurations and updates of nodes, from what the service `rollout` decides."""
 
     name = "updates"
-    version = 1
+    version = 2
     specs = UPDATES_SPECS
     handlers = updates.HANDLERS
     state_class = ConfigUpdates

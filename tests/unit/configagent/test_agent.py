@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,8 @@ async def test_a_node_that_is_asked_again_reports_again(place: Place) -> None:
         await place.api.set({ANNOTATION_DESIRED_SET_AT: "2026-01-09T10:00:00Z"})
         await place.until(lambda: place.reports.states == ["applying", "done", "done"])
         assert [fact.change_count for fact in place.reports.facts] == [0, 1, 0]
+        orders = [fact.desired_set_at for fact in place.reports.facts]
+        assert orders == [None, None, datetime(2026, 1, 9, 10, tzinfo=UTC)]
         assert len(place.api.patches) == patched
 
 

@@ -9,6 +9,7 @@ from gpuledger.cli.backend import open_backend
 from gpuledger.cli.commands.config import Pool, app, bare
 from gpuledger.cli.commands.config_status import status
 from gpuledger.cli.commands.manifest_files import objects_in
+from gpuledger.cli.errors import CliError, ExitCode
 from gpuledger.cli.options import DataDir
 from gpuledger.cli.render import Console, message, quiet_pipe
 from gpuledger.cli.render.config_diff_page import nodes_page, show_diff
@@ -65,7 +66,14 @@ def diff(pool: Pool, file: Files = None, output: Output = AnswerOutput.TABLE, da
 
     The exit code is 1 where something would change, 0 where nothing would, and 2 or more where it cannot be said.
     """
-    document = run(_diff(bare(pool), read_manifests(file), data_dir))
+    try:
+        document = run(_diff(bare(pool), read_manifests(file), data_dir))
+    except CliError as error:
+        if error.code == DIFFERS:
+            error.code = (
+                ExitCode.UNAVAILABLE
+            )  # A script that goes by the code must not take a failure for a difference.
+        raise
     if output is AnswerOutput.TABLE:
         show_diff(document)
     else:

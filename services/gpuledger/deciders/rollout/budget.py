@@ -4,11 +4,8 @@ A node takes its place in the budget when its maintenance is requested, and has 
 is seen of it, which comes later. Who else has cordoned a node takes a place as well.
 """
 
-from gpuledger.api.machine_config import AgentState
-from gpuledger.domain.machineconfig.rows import ConfigNodeRow
+from gpuledger.domain.machineconfig.rows import AT_WORK, ConfigNodeRow
 from gpuledger.domain.machineconfig.state import IDLE, Rollout
-
-_BUSY = (AgentState.APPLYING, AgentState.REBOOTING)
 
 
 def max_unavailable(given: str, machine_count: int) -> int:
@@ -20,7 +17,7 @@ def max_unavailable(given: str, machine_count: int) -> int:
 
 def is_unavailable(state: Rollout, row: ConfigNodeRow) -> bool:
     """Whether nothing new runs on a node, or what it is to have is not what it has."""
-    if row.unschedulable or row.phase != IDLE or row.agent_state in _BUSY or not row.is_confirmed():
+    if row.unschedulable or row.phase != IDLE or row.agent_state in AT_WORK or not row.is_confirmed():
         return True
     if row.desired_revision is not None and row.desired_revision != row.current_revision:
         return True

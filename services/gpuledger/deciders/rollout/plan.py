@@ -4,7 +4,7 @@ One step at a time, from what was decided last to what follows from it now. Who 
 the budget of its pool; what has begun is brought to an end here, whatever changes meanwhile.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple, cast
 
 from gpuledger.api.machine_config import AgentState
@@ -47,7 +47,14 @@ class NodePlan(NamedTuple):
     def applying(self, revision: str, at: datetime, *, cordoned: bool) -> "NodePlan":
         """The node is to have this revision, and its agent sees to that."""
         started_at = self.drain_started_at if cordoned else None
-        return NodePlan(self.pool, revision, at, cordoned, started_at, self.drain_retries, APPLYING)
+        return NodePlan(
+            self.pool, revision, self.ordered_at(at), cordoned, started_at, self.drain_retries, APPLYING
+        )  # fmt: skip
+
+    def ordered_at(self, at: datetime) -> datetime:
+        """When the next order is given: agents tell orders apart by that, so it is later than the last one."""
+        before = self.desired_set_at
+        return at if before is None or before < at else before + timedelta(microseconds=1)
 
     def failed(self, reason: str, message: str) -> "NodePlan":
         """The agent does not get there by itself, so far."""
@@ -156,7 +163,7 @@ def _idle(view: NodeView, plan: NodePlan) -> NodePlan:
     if plan.desired is not None and plan.desired == row.desired_revision and plan.desired != row.current_revision:
         return plan.applying(plan.desired, view.at, cordoned=False)  # The agent is at it already.
     if view.has_target() and plan.desired != view.target:
-        return plan.at_rest()._replace(desired=view.target, desired_set_at=view.at)
+        return plan.at_rest()._replace(desired=view.target, desired_set_at=plan.ordered_at(view.at))
     return plan
 
 

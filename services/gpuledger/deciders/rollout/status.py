@@ -14,7 +14,7 @@ from gpuledger.events.payload import truncated
 
 IN_PROGRESS, COMPLETE, NOT_RENDERED, PAUSED = "RolloutInProgress", "RolloutComplete", "NotRendered", "Paused"
 RENDER_FAILED, PINNED_MISSING, NODES_FAILED = "RenderFailed", "PinnedRevisionMissing", "NodesFailed"
-AS_EXPECTED = "AsExpected"
+OVERLAPPING, AS_EXPECTED = "NodesInSeveralPools", "AsExpected"
 """Reasons of conditions."""
 
 
@@ -62,6 +62,8 @@ def _conditions(
     degraded = _degraded(row, definition, target, found)
     progress = f"{found.updated} of {found.machines} nodes updated"
     why = NOT_RENDERED if target is None else PAUSED if definition.paused and left else IN_PROGRESS
+    if found.overlapping and not left:
+        why = OVERLAPPING
     is_ready = target is not None and found.ready == found.machines and not (degraded or found.overlapping)
     yield _condition(Type.READY, is_ready, COMPLETE, progress, why if not degraded else degraded[0], progress)
     updating = PAUSED if definition.paused else IN_PROGRESS
@@ -71,7 +73,7 @@ def _conditions(
     yield _condition(Type.DEGRADED, degraded is not None, *(degraded or ("", "")))
     pools = [f"{node} is in {', '.join(state.membership.pools_of(node))}" for node in found.overlapping[:LISTED_MAX]]
     overlaps = f"{len(found.overlapping)} nodes belong to several pools, and are not updated: {'; '.join(pools)}"
-    yield _condition(Type.POOL_OVERLAP, bool(found.overlapping), "NodesInSeveralPools", overlaps)
+    yield _condition(Type.POOL_OVERLAP, bool(found.overlapping), OVERLAPPING, overlaps)
     stuck = f"Drains have not finished within {definition.drain_timeout_s} s: {listed(found.stuck)}"
     yield _condition(Type.DRAIN_STUCK, bool(found.stuck), "DrainTimeout", stuck)
 

@@ -18,6 +18,7 @@ from gpuledger.events.machine_config import (
     MachineConfigPoolWithdrawn,
     NodeConfigChanged,
     NodeConfigDrainFailed,
+    NodeMachineGone,
 )
 
 IDLE: Final = "Idle"
@@ -135,6 +136,14 @@ def _ended(row: ConfigUpdate, fact: Fact, data: NodeConfigChanged) -> ConfigUpda
     return row._replace(phase=IDLE, ended_at=max(fact.event.time, row.begun_at), outcome=outcome.value)
 
 
+def _machine_gone(state: ConfigUpdates, fact: Fact, _data: NodeMachineGone) -> None:
+    """Nothing is decided any more about a Node that is gone."""
+    row = _open_update(state, fact.event.subject)
+    if row is not None:
+        ended_at = max(fact.event.time, row.begun_at)
+        state.update.put(row._replace(phase=IDLE, ended_at=ended_at, outcome=UpdateOutcome.LEFT.value))
+
+
 def _drain_failed(state: ConfigUpdates, fact: Fact, data: NodeConfigDrainFailed) -> None:
     row = _open_update(state, fact.event.subject)
     if row is not None:
@@ -152,4 +161,5 @@ HANDLERS: Final[Handlers] = {
     MachineConfigPoolWithdrawn: _pool_withdrawn,
     NodeConfigChanged: _node_changed,
     NodeConfigDrainFailed: _drain_failed,
+    NodeMachineGone: _machine_gone,
 }

@@ -18,7 +18,10 @@ class RolloutOutcome(StrEnum):
 
 
 class UpdateOutcome(StrEnum):
-    """How the update of a node ended: it has what it was to have, it was given back before, or it left its pool."""
+    """How the update of a node ended: it has what it was to have, it was given back before, or it left its pool.
+
+    A node that is gone has left its pool.
+    """
 
     UPDATED = "Updated"
     RETURNED = "Returned"

@@ -4,17 +4,21 @@ Of what is said about one thing the latest by event time holds. A Node's annotat
 come later: they count from where they change, so that an old annotation beside a new cordon takes nothing back.
 """
 
+from datetime import datetime, timedelta
 from sys import intern
 from typing import Final
 
 from gpuledger.domain.fact import Fact, Handlers, is_late, storable
 from gpuledger.domain.inventory.state import json_text
-from gpuledger.domain.machineconfig.rows import ConfigNodeRow
+from gpuledger.domain.machineconfig.rows import AT_REST, AT_WORK, ConfigNodeRow
 from gpuledger.domain.machineconfig.state import IDLE, Rollout
 from gpuledger.events.machine_config import NodeConfigReported, NodeMachineGone, NodeMachineObserved
 from gpuledger.events.node import NodeLabelled, NodeUnlabelled
 
 NO_LABELS: Final = "{}"
+
+LAG_MAX: Final = timedelta(seconds=30)
+"""How long the watch of Nodes may be behind what agents have reported by themselves."""
 
 _ABSENT: Final = ConfigNodeRow(
     "", None, None, NO_LABELS, False, None, None, "", False, None, None, None, None, None, None, False, None, 0, IDLE,
@@ -58,13 +62,22 @@ def _observed(state: Rollout, fact: Fact, data: NodeMachineObserved) -> None:
         observed_at=time,
         annotations=text,
     )
-    if text != before.annotations and not is_late(row.reported_at, time):
+    is_behind = is_late(row.reported_at, time) or _is_behind(row, data, time)
+    if text != before.annotations and not is_behind:
         current, agent_state, error, is_pending = annotations
         row = row._replace(current_revision=current, agent_state=agent_state, last_error=error)
         row = row._replace(reboot_pending=is_pending, agent_revision=None)
         if row.is_confirmed():
             row = row._replace(reported_at=time)
     _put(state, row)
+
+
+def _is_behind(row: ConfigNodeRow, data: NodeMachineObserved, time: datetime) -> bool:
+    """Whether annotations show an agent at work on what it has just reported as done: its Node is seen with a lag."""
+    is_done = row.agent_state in AT_REST and row.agent_revision == row.current_revision == row.desired_revision
+    if row.reported_at is None or row.agent_revision is None or not (is_done and row.is_confirmed()):
+        return False
+    return data.agent_state in AT_WORK and time - row.reported_at <= LAG_MAX
 
 
 def _anew(row: ConfigNodeRow) -> ConfigNodeRow:
@@ -75,8 +88,8 @@ def _anew(row: ConfigNodeRow) -> ConfigNodeRow:
 def _gone(state: Rollout, fact: Fact, data: NodeMachineGone) -> None:
     before, time = row_of(state, fact.event.subject), fact.event.time
     if not is_late(before.observed_at, time) and data.uid in (None, before.uid):
-        _forget_isolation(state, before.node)
         _put_or_forget(state, _anew(before)._replace(observed_at=time))
+        _forget_isolation(state, before.node)
         for holder in state.holder.where("node", before.node):
             state.holder.delete(holder.holder)
 
@@ -89,7 +102,7 @@ def _forget_isolation(state: Rollout, node: str) -> None:
 
 
 def _put_or_forget(state: Rollout, row: ConfigNodeRow) -> None:
-    if row.uid is None and row.labels == NO_LABELS and row.reported_at is None:
+    if row.uid is None and row.labels == NO_LABELS:
         state.delete_node(row.node)
         state.touch_node(row.node)
     else:
@@ -97,8 +110,9 @@ def _put_or_forget(state: Rollout, row: ConfigNodeRow) -> None:
 
 
 def _reported(state: Rollout, fact: Fact, data: NodeConfigReported) -> None:
-    before, time = row_of(state, fact.event.subject), fact.event.time
-    if is_late(before.reported_at, time):
+    """What an agent says of a Node that is gone, or not there yet, counts for nothing: its annotations say it again."""
+    before, time = state.node.get(fact.event.subject), fact.event.time
+    if before is None or before.uid is None or is_late(before.reported_at, time):
         return
     row = before._replace(
         current_revision=data.current_revision,
@@ -108,7 +122,19 @@ def _reported(state: Rollout, fact: Fact, data: NodeConfigReported) -> None:
         agent_revision=data.revision,
         reported_at=time,
     )
-    _put(state, row)
+    _put(state, row._replace(confirms_after=_confirms_after(row, data)))
+
+
+def _confirms_after(row: ConfigNodeRow, data: NodeConfigReported) -> datetime | None:
+    """After which time a node whose agent has now reported has to report yet.
+
+    A report that says which order it is about answers that one alone; otherwise its time has to tell.
+    """
+    if row.confirms_after is None or row.reported_at is None or data.desired_set_at is None:
+        return row.confirms_after
+    if (data.revision, storable(data.desired_set_at)) == (row.desired_revision, row.desired_set_at):
+        return None
+    return max(row.confirms_after, row.reported_at)
 
 
 def _put(state: Rollout, row: ConfigNodeRow) -> None:

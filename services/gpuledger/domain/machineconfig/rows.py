@@ -9,6 +9,9 @@ from gpuledger.domain.table import TableSpec
 AT_REST: Final = (AgentState.DONE, AgentState.IDLE)
 """The states of an agent that works on nothing."""
 
+AT_WORK: Final = (AgentState.APPLYING, AgentState.REBOOTING)
+"""The states of an agent that keeps its node from being of use."""
+
 
 class MachineConfigRow(NamedTuple):
     """A MachineConfig as defined last; `definition` is a `MachineConfigDefined` as JSON text."""
@@ -82,8 +85,8 @@ class ConfigNodeRow(NamedTuple):
     `NodeConfigChanged`. `desired_set_at`, `drain_started_at` and `drain_retries` are of the update in flight. `since`
     is when `phase` began. `labels` is a JSON object, `annotations` a JSON array of those that its agent writes.
     `agent_revision` is what the agent's last report is about (None: it does not say). Where its agent may still be at
-    what the node is not to have any more, `confirms_after` is the time after which it has to report. `decided_at` is
-    the time of the last decision about the node.
+    what the node is not to have any more, `confirms_after` is the time after which it has to report; None as well once
+    it has said that it is about the last order. `decided_at` is the time of the last decision about the node.
     """
 
     node: str

@@ -80,8 +80,13 @@ class Rollout(TableState):
         self._refresh(node)
 
     def put_maintenance(self, row: rows.ConfigMaintenanceRow) -> None:
-        """Put how far the maintenance of a node is."""
-        self.maintenance.put(row)
+        """Put how far the maintenance of a node is; of a Node that is gone nothing is kept once that is over."""
+        node = self.node.get(row.node)
+        is_over = row.requested_at is None and not row.may_be_cordoned
+        if is_over and (node is None or node.uid is None):
+            self.maintenance.delete(row.node)
+        else:
+            self.maintenance.put(row)
         self._note_waiting(row.node)
 
     def delete_maintenance(self, node: str) -> None:

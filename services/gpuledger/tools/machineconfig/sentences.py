@@ -23,6 +23,7 @@ _WAITS = {
     "DrainRetry": "the drain of {node} has not finished within another retry interval",
     "DrainTimeout": "the drain of {node} has not finished within the pool's time-out",
     "ApplyTimeout": "the agent of {node} has not applied what it is to have within the pool's time-out",
+    "Release": "{node} was released a while ago, and nobody has given it back",
 }
 
 

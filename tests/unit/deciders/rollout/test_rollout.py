@@ -192,18 +192,6 @@ def test_a_drain_towards_what_the_node_has_is_given_up() -> None:
     assert log.row("n1").phase == "Idle"
 
 
-def test_an_agent_that_was_to_have_something_else_meanwhile_has_to_report_again() -> None:
-    log = rollout("n1")
-    log.drained("n1", 20)
-    log.reports("n1", 21)
-    log.isolated("n1", 22, unschedulable=False)
-    change(log, "2\n", 23)
-    log.drained("n1", 24)
-    change(log, "1\n", 25)
-    assert log.row("n1").phase == "Applying"
-    assert phases(log.reports("n1", 26)) == [("n1", "Idle")]
-
-
 def test_an_error_fails_the_update_until_the_agent_succeeds() -> None:
     log = rollout("n1", "n2")
     log.drained("n1", 20)
@@ -291,6 +279,15 @@ def test_a_node_of_two_pools_is_not_updated_and_both_say_so() -> None:
     apart = log.record("other", MachineConfigPoolGone(), 30)
     assert ("n2", "Idle") not in phases(apart)
     assert log.row("n2").pool == "worker"
+
+
+def test_a_pool_whose_nodes_have_the_target_is_not_ready_where_another_has_them_too() -> None:
+    log = rollout("n1")
+    log.drained("n1", 20)
+    log.reports("n1", 21)
+    log.record("other", worker(), 22)
+    ready = '{"message":"1 of 1 nodes updated","reason":"NodesInSeveralPools","status":"False","type":"Ready"}'
+    assert ready in log.status("worker").conditions
 
 
 def test_a_node_that_leaves_its_pool_is_given_back_and_nobodys() -> None:

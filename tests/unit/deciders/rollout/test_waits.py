@@ -6,6 +6,7 @@ from gpuledger.events.machine_config import (
     MachineConfigPoolGone,
     MachineConfigRendered,
     NodeConfigDrainFailed,
+    NodeConfigReported,
     NodeMachineGone,
     RolloutControllerPlaced,
 )
@@ -19,7 +20,7 @@ from gpuledger.events.maintenance import (
     NodeIsolationSuperseded,
     NodeMaintenanceRequested,
 )
-from gpuledger.events.node import NodeLabelled
+from gpuledger.events.node import NodeLabelled, NodeUnlabelled
 from support.events import rows_of
 from support.machine_configs import config_file, config_pool, machine_config
 from support.rollout import RolloutLog, at, data_of, machine, new_fold, phases, released, reloaded
@@ -199,6 +200,19 @@ def test_what_is_left_of_a_node_that_is_gone_is_forgotten() -> None:
     log.record("n1", NodeLabelled(uid="uid-n1", labels={}), 13)
     log.pass_time(4000)
     assert not log.state.maintenance.rows
+
+
+def test_nothing_is_left_of_a_node_that_goes_after_its_update() -> None:
+    log = rollout("n1")
+    log.drained("n1", 20)
+    log.reports("n1", 21)
+    log.isolated("n1", 22, unschedulable=False)
+    log.record("n1", NodeMachineGone(), 30)
+    log.record("n1", NodeUnlabelled(), 31)
+    log.record("n1", NodeConfigReported(state="done", current_revision="rendered-worker-old"), 32)
+    assert not log.state.maintenance.rows
+    assert not log.state.node.rows
+    assert not log.state.uses("rendered-worker-old")
 
 
 def test_nodes_that_are_to_be_given_back_take_their_place_in_the_budget_until_they_are() -> None:

@@ -6,10 +6,10 @@ import pytest
 
 from gpuledger.domain.machineconfig.history_rows import ConfigRollout, ConfigUpdate, ConfigUpdates
 from gpuledger.events.envelope import Decoded
-from gpuledger.events.machine_config import MachineConfigPoolWithdrawn
+from gpuledger.events.machine_config import MachineConfigPoolWithdrawn, NodeMachineGone
 from gpuledger.readmodels.projections import UpdatesProjection
 from support.config_rollouts import NEW, NEWER, OLD, POOL, changed, decided, drain_failed, phase
-from support.events import folded, hour, log_of
+from support.events import event, folded, hour, log_of
 from support.machine_configs import config_file, config_pool, machine_config
 from support.rollout import RolloutLog
 
@@ -87,6 +87,13 @@ def test_an_update_is_drained_applied_and_given_back() -> None:
 def test_outcomes_of_an_update(phases: tuple[Any, ...], outcome: str | None, drained: bool) -> None:
     (row,) = updates(decided(*(("n1", at, one) for at, one in enumerate(phases))))
     assert (row.outcome, row.drained, row.ended_at is None) == (outcome, drained, outcome is None)
+
+
+def test_an_update_ends_with_its_node() -> None:
+    gone = event(NodeMachineGone(), "n1", number=9, at=3, source="/watchers/nodes")
+    (row,) = updates([*decided(("n1", 1, DRAINING), ("n1", 2, APPLYING)), gone])
+    assert (row.outcome, row.ended_at) == ("Left", hour(3))
+    assert updates([gone]) == []
 
 
 def test_a_failure_is_counted_once_and_recovers() -> None:

@@ -18,7 +18,7 @@ from gpuledger.events.machine_config import (
     NodeConfigChanged,
     NodeConfigReported,
 )
-from gpuledger.events.node import NodeInventoryChanged
+from gpuledger.events.node import NodeGone, NodeInventoryChanged
 from gpuledger.projection.errors import ProjectionError
 from support.config_decisions import (
     CONTENT,
@@ -35,7 +35,7 @@ from support.config_decisions import (
     defined,
     rendered,
 )
-from support.events import SubjectFact
+from support.events import SubjectFact, hour
 from support.gpu_states import COMPLETE
 
 RENDERED_KEY = Key(Kind.RENDERED_CONFIG, RENDERED.name)
@@ -222,6 +222,13 @@ def test_a_condition_that_the_rollout_lists_no_more_is_gone() -> None:
         ),
         (configured("Idle", None), {"pool": POOL}),
         (
+            configured(desired_set_at=SET_AT.replace(microsecond=250)),
+            {
+                "pool": POOL, "desired-revision": RENDERED.name,
+                "desired-revision-set-at": "2026-01-09T10:00:00.000250Z",
+            },
+        ),
+        (
             configured("Draining", None, cordoned=True, drain_started_at=SET_AT, drain_retries=3),
             {"pool": POOL, "cordoned": "true", "drain-started-at": SET_AT_TEXT, "drain-retry-count": "3"},
         ),
@@ -251,6 +258,14 @@ def test_the_label_of_a_node_is_as_without_a_configuration() -> None:
     assert found is not None
     assert found.main["labels"] == {}
     assert found.main["annotations"][f"{MCO}/pool"] == POOL
+
+
+def test_what_was_decided_about_a_node_that_is_gone_has_ended() -> None:
+    state = config_state((NODE, configured()), (NODE, NodeGone(uid="another")))
+    assert state.machine_configs.node.rows[NODE].pool == POOL
+    state = config_state((NODE, configured()), (NODE, NodeGone(uid=UID)))
+    row = state.machine_configs.node.rows[NODE]
+    assert (row.pool, row.shown, row.ended_at) == (None, {}, hour(2))
 
 
 def test_a_report_of_the_agent_changes_no_object() -> None:

@@ -1,12 +1,13 @@
 """What differs between two configurations, manifests in files, and the sentences of events."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from gpuledger.events.machine_config import (
     ConfigChange,
     ConfigUnit,
+    ConfigWait,
     MachineConfigDefined,
     MachineConfigPoolChanged,
     MachineConfigRendered,
@@ -130,6 +131,12 @@ DRAINING = NodeConfigChanged(uid="u", pool=POOL, phase="Draining", cordoned=True
 )  # fmt: skip
 def test_events_say_what_happened(data: Payload, says: str) -> None:
     assert says in (sentence_of(data) or "")
+
+
+@pytest.mark.parametrize("wait", get_args(ConfigWait))
+def test_the_end_of_every_wait_says_which(wait: ConfigWait) -> None:
+    text = sentence_of(MachineConfigWaitEnded(wait=wait, node="n1", since=hour(0))) or ""
+    assert ("n1" in text) == (wait != "Debounce")
 
 
 def test_contents_stay_out_of_timelines_and_other_events_as_they_are() -> None:

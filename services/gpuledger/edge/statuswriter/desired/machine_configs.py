@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from gpuledger.api.conditions import rfc3339
+from gpuledger.api.conditions import rfc3339, rfc3339_exact
 from gpuledger.api.machine_config import (
     ANNOTATION_CORDONED,
     ANNOTATION_DESIRED,
@@ -27,6 +27,7 @@ from gpuledger.domain.fact import Fact, Handlers, TableState
 from gpuledger.domain.inventory.state import json_text
 from gpuledger.domain.inventory.status import condition
 from gpuledger.domain.machineconfig.rendered_document import rendered_document
+from gpuledger.domain.machineconfig.state import IDLE
 from gpuledger.domain.table import Table, TableSpec
 from gpuledger.domain.tombstones import LatestRows, RowEnds
 from gpuledger.edge.statuswriter.fields import canonical, main_of, rendered_identity
@@ -41,6 +42,7 @@ from gpuledger.events.machine_config import (
     NodeConfigChanged,
     NodeConfigReported,
 )
+from gpuledger.events.node import NodeGone
 
 STATUS_FIELDS: Final[Mapping[str, str]] = {
     "target_revision": "targetRevision",
@@ -258,13 +260,16 @@ def desired_status(state: MachineConfigs, pool: str) -> DesiredObject | None:
 
 
 def annotations_of(data: NodeConfigChanged) -> dict[str, str]:
-    """The annotations of a Node that say so; none where no pool has it."""
+    """The annotations of a Node that say so; none where no pool has it.
+
+    The node's agent repeats when the order was given, so that is there to the microsecond.
+    """
     if data.pool is None:
         return {}
     found = {
         ANNOTATION_POOL: data.pool,
         ANNOTATION_DESIRED: data.desired_revision,
-        ANNOTATION_DESIRED_SET_AT: None if data.desired_set_at is None else rfc3339(data.desired_set_at),
+        ANNOTATION_DESIRED_SET_AT: None if data.desired_set_at is None else rfc3339_exact(data.desired_set_at),
         ANNOTATION_CORDONED: "true" if data.cordoned else None,
         ANNOTATION_DRAIN_STARTED_AT: None if data.drain_started_at is None else rfc3339(data.drain_started_at),
         ANNOTATION_DRAIN_RETRY_COUNT: str(data.drain_retries) if data.drain_retries else None,
@@ -345,6 +350,14 @@ def _reported(state: MachineConfigs, fact: Fact, data: NodeConfigReported) -> No
         state.node.put(row._replace(agent_state=data.state))
 
 
+def _node_gone(state: MachineConfigs, fact: Fact, data: NodeGone) -> None:
+    """Nothing is decided any more about a Node that is gone, so its annotations are not shown for good."""
+    row = state.node.get(fact.event.subject)
+    if row is not None and data.uid in (None, row.uid):
+        gone = row._replace(pool=None, desired=None, phase=IDLE, annotations=json_text({}), ended_at=fact.event.time)
+        state.put_node(fact, gone)
+
+
 HANDLERS: Final[Handlers] = {
     MachineConfigPoolDefined: _defined,
     MachineConfigPoolGone: _gone,
@@ -354,4 +367,5 @@ HANDLERS: Final[Handlers] = {
     MachineConfigPoolWithdrawn: _withdrawn,
     NodeConfigChanged: _node_changed,
     NodeConfigReported: _reported,
+    NodeGone: _node_gone,
 }
