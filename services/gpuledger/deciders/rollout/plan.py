@@ -7,7 +7,9 @@ the budget of its pool; what has begun is brought to an end here, whatever chang
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, cast
 
-from gpuledger.api.machine_config import AgentState
+import orjson
+
+from gpuledger.api.machine_config import AgentState, RebootStrategy
 from gpuledger.domain.machineconfig.holding import holds_devices
 from gpuledger.domain.machineconfig.nodes import row_of
 from gpuledger.domain.machineconfig.rows import AT_REST, ConfigNodeRow
@@ -121,12 +123,21 @@ def next_plan(view: NodeView) -> NodePlan:
 def begun(state: Rollout, view: NodeView) -> NodePlan:
     """The first step of a node's update, which its pool's budget allows.
 
-    The node of this very service is neither cordoned nor drained, as it would evict itself; a new node runs nothing.
+    The node of this very service is neither cordoned nor drained, as it would evict itself. Nor is a new node, which
+    has no devices to give back; but where the update reboots it, its other pods have to leave before.
     """
     plan, is_new = plan_of(view.row), view.row.current_revision is None and not holds_devices(state, view.row.node)
-    if view.target is not None and (view.is_controller or is_new):
+    if view.target is not None and (view.is_controller or (is_new and not _reboots(state, view))):
         return plan.applying(view.target, view.at, cordoned=False)
     return plan.draining(view.at)
+
+
+def _reboots(state: Rollout, view: NodeView) -> bool:
+    """Whether the agent reboots a new node for the target."""
+    definition, row = state.definition(view.home or ""), state.rendered.get(view.target)
+    if definition is None or row is None or definition.reboot_strategy != RebootStrategy.IF_REQUIRED.value:
+        return False
+    return bool(orjson.loads(row.config).get("reboot_required"))
 
 
 def is_done(row: ConfigNodeRow, desired: str | None) -> bool:

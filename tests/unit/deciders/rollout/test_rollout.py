@@ -135,6 +135,18 @@ def test_a_new_node_that_runs_something_is_drained() -> None:
     assert phases(log.node("n1", 3))[-1] == ("n1", "Draining")
 
 
+@pytest.mark.parametrize(
+    ("strategy", "required", "phase"),
+    [("IfRequired", True, "Draining"), ("IfRequired", False, "Applying"), ("Never", True, "Applying")],
+)
+def test_a_new_node_that_reboots_is_drained(strategy: str, required: bool, phase: str) -> None:
+    """A cluster that takes up machine configuration has nodes without a revision that run pods without devices."""
+    log = RolloutLog()
+    log.record("worker", worker(reboot_strategy=strategy), 0)
+    log.record("sysctl", machine_config(config_file(), reboot_required=required), 1)
+    assert phases(log.node("n1", 2))[-1] == ("n1", phase)
+
+
 def test_the_node_of_the_service_itself_is_neither_cordoned_nor_drained() -> None:
     log = RolloutLog(runs_on="n1")
     log.pass_time(0)
