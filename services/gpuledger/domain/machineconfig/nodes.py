@@ -128,11 +128,12 @@ def _reported(state: Rollout, fact: Fact, data: NodeConfigReported) -> None:
 def _confirms_after(row: ConfigNodeRow, data: NodeConfigReported) -> datetime | None:
     """After which time a node whose agent has now reported has to report yet.
 
-    A report that says which order it is about answers that one alone; otherwise its time has to tell.
+    A report that says which order it is about answers that one alone, once it is carried out. Otherwise its time tells.
     """
     if row.confirms_after is None or row.reported_at is None or data.desired_set_at is None:
         return row.confirms_after
-    if (data.revision, storable(data.desired_set_at)) == (row.desired_revision, row.desired_set_at):
+    is_about_it = (data.revision, storable(data.desired_set_at)) == (row.desired_revision, row.desired_set_at)
+    if is_about_it and data.state in AT_REST:
         return None
     return max(row.confirms_after, row.reported_at)
 
