@@ -104,6 +104,7 @@ REFUSED_PATHS: Final = (
     "/var/lib/kubelet",
     "/var/lib/etcd",
     "/var/lib/containerd",
+    "/var/lib/gpuledger",
     "/run/containerd",
     "/usr/bin",
     "/usr/sbin",
