@@ -17,6 +17,7 @@ from gpuledger.api.kinds import (
     CLUSTER_GPU_POOLS,
     CONTROLLER_TLS_SECRET,
     DAEMON_SETS,
+    FIELD_MANAGER,
     GPU_POOLS,
     MANAGED_BY,
     NODES,
@@ -32,13 +33,14 @@ from gpuledger.edge.admission.webhook_configuration import CONFIGURATIONS as ADM
 from gpuledger.edge.kube.client import ALL, KubeClient, Object, Selection
 from gpuledger.edge.kube.errors import ConflictError, InvalidError, KubeError, NotFoundError
 from gpuledger.edge.preflight.webhook_configuration import CONFIGURATIONS as PREFLIGHT
-from gpuledger.edge.statuswriter.fields import config_annotations
+from gpuledger.edge.statuswriter.fields import owned_annotations
 from gpuledger.edge.statuswriter.node_resources import ALWAYS_OURS
 from gpuledger.edge.statuswriter.objects import NAMES
 from gpuledger.edge.webhooks.certificates.rotation import remove_webhooks
 
 OUR_DAEMON_SETS: Final = f"app.kubernetes.io/managed-by={MANAGED_BY}"
 OUR_SECRETS: Final = (CA_SECRET, CONTROLLER_TLS_SECRET, PREFLIGHT_TLS_SECRET)
+CONFIGURING: Final = (*DESIRED_ANNOTATIONS, *OBSERVED_ANNOTATIONS)
 OBJECTS_AT_ONCE: Final = 16
 """How many pools or Nodes are changed at a time."""
 
@@ -154,7 +156,7 @@ async def _release_configured(client: KubeClient, at_once: asyncio.Semaphore) ->
     Those that the agents wrote go as well: nobody is left to keep them true.
     """
     names = await client.collect(NODES, _configured)
-    nothing = {"metadata": {"annotations": dict.fromkeys((*DESIRED_ANNOTATIONS, *OBSERVED_ANNOTATIONS))}}
+    nothing = {"metadata": {"annotations": dict.fromkeys(CONFIGURING)}}
 
     async def release(name: str) -> None:
         async with at_once:
@@ -167,9 +169,10 @@ async def _release_configured(client: KubeClient, at_once: asyncio.Semaphore) ->
 
 
 def _configured(node: Object) -> str | None:
-    """The Node's name; None where it has no annotation of ours about its configuration."""
+    """The Node's name; None where no service or agent of ours wrote an annotation about its configuration."""
     metadata = node["metadata"]
-    return str(metadata["name"]) if config_annotations(metadata) else None
+    is_ours = not owned_annotations(metadata, FIELD_MANAGER).keys().isdisjoint(CONFIGURING)
+    return str(metadata["name"]) if is_ours else None
 
 
 async def _unshare(client: KubeClient, at_once: asyncio.Semaphore, sharing: SharingNames) -> int:

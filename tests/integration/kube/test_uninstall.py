@@ -7,6 +7,7 @@ import pytest
 
 from gpuledger.api.kinds import CRDS, DAEMON_SETS, GPU_POOLS, NAMESPACES, NODES, SECRETS, Resource
 from gpuledger.api.labels import POOL_FINALIZER
+from gpuledger.api.machine_config import ANNOTATION_STATE
 from gpuledger.edge.kube import crds
 from gpuledger.edge.kube.client import KubeClient, Object
 from gpuledger.edge.kube.errors import KubeError
@@ -60,6 +61,12 @@ async def test_it_can_be_repeated(left: KubeClient) -> None:
     assert len(first.removed) == 3
     assert (first.nodes, second.nodes) == (first.configured, second.configured) == (1, 0)
     assert (second.removed, second.released, second.pools) == ((), (), 4)
+
+
+async def test_what_an_agent_reported_goes_from_a_node_that_no_pool_has_any_more(left: KubeClient) -> None:
+    await left.apply(NODES, {"metadata": {"name": "was", "annotations": {ANNOTATION_STATE: "idle"}}})
+    assert (await uninstall(left, HOME)).configured == 2
+    assert not (await left.get(NODES, "was"))["metadata"].get("annotations")
 
 
 async def test_a_pool_that_waits_for_its_deletion_goes(left: KubeClient) -> None:
