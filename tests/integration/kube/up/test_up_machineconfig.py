@@ -150,8 +150,12 @@ async def test_a_unit_that_fails_degrades_the_pool_until_it_is_mended(fleet: Con
     pool = await fleet.pool_becomes("serve", lambda pool: condition(pool, "Degraded") == "True")
     assert counts(pool)[3] == 1
     assert node in message_of(pool, "Degraded")
-    (found,) = [one for one in await fleet.nodes() if one["metadata"]["name"] == node]
-    assert "job.service" in annotations(found)[ANNOTATION_LAST_ERROR]
+
+    async def shows_the_error() -> bool:  # The agent's fact and its annotation are there one after the other.
+        (found,) = [one for one in await fleet.nodes() if one["metadata"]["name"] == node]
+        return "job.service" in annotations(found).get(ANNOTATION_LAST_ERROR, "")
+
+    await eventually(shows_the_error)
     await fleet.put_files("serve", job("/usr/bin/sleep 60"), units=[JOB])
     mended = await fleet.pool_becomes("serve", lambda pool: condition(pool, "Ready") == "True")
     assert (counts(mended), condition(mended, "Degraded")) == ((1, 1, 1, 0, 0), "False")
