@@ -19,7 +19,7 @@ from gpuledger.configagent.apply import apply, drift, drift_message
 from gpuledger.configagent.errors import ApiError, ConfigAgentError, RebootError, RefusedConfigError
 from gpuledger.configagent.host import Host
 from gpuledger.configagent.memory_file import MemoryFile
-from gpuledger.configagent.reboot import RebootDecision, RebootStep, asked_already, next_step
+from gpuledger.configagent.reboot import RebootDecision, RebootStep, next_step, standing_request
 from gpuledger.configagent.reporter import PATCH_BACKOFF, Reporter, ReportFact
 from gpuledger.configagent.reports import AgentReport
 from gpuledger.configagent.state import AgentMemory, RebootRequest
@@ -91,7 +91,7 @@ class ConfigAgent:
         self._is_stale = True
         self._boot = ""
         self._desired: str | None = None
-        self._asked_at: str | None = None
+        self._desired_set_at: str | None = None
         self._is_heard = False
         self._is_stopping = False
         self._changed = asyncio.Event()
@@ -137,9 +137,9 @@ class ConfigAgent:
 
     def _hear(self, annotations: Mapping[str, str]) -> None:
         self._reporter.observe(annotations)
-        desired, asked_at = annotations.get(ANNOTATION_DESIRED) or None, annotations.get(ANNOTATION_DESIRED_SET_AT)
-        if not self._is_heard or (desired, asked_at) != (self._desired, self._asked_at):
-            self._desired, self._asked_at = desired, asked_at
+        desired, set_at = annotations.get(ANNOTATION_DESIRED) or None, annotations.get(ANNOTATION_DESIRED_SET_AT)
+        if not self._is_heard or (desired, set_at) != (self._desired, self._desired_set_at):
+            self._desired, self._desired_set_at = desired, set_at
             self._is_heard = True
             self._retries.reset()
             self._changed.set()
@@ -172,8 +172,8 @@ class ConfigAgent:
             await self._report(AgentState.IDLE, None)
             return self._times.check_s
         await self._keep(self._of_host.by_clock(self._clock()))
-        if asked := asked_already(self._of_host, self._boot, self._clock(), self._times.reboot_within_s):
-            return await self._reboot(desired, asked)
+        if standing := standing_request(self._of_host, self._boot, self._clock(), self._times.reboot_within_s):
+            return await self._reboot(desired, standing)
         if self._of_host.applied is None or self._of_host.applied.name != desired:
             await self._apply(desired)
         if self._of_host.current != desired or self._of_host.under_way:
@@ -298,7 +298,7 @@ class ConfigAgent:
         is_pending = memory.reboot_due is not None and memory.reboot_due == self._boot
         current = self._reporter.observed_current if self._memory is None else memory.current
         is_pending = is_pending and memory.applied is not None
-        report = AgentReport(state, revision, current, error, is_pending, self._asked_at)
+        report = AgentReport(state, revision, current, error, is_pending, self._desired_set_at)
         await self._reporter.report(report, self._boot, self._outcomes)
         if state in (AgentState.DONE, AgentState.IDLE):
             self._outcomes = ()

@@ -47,7 +47,7 @@ def takes_reboot(config: DesiredConfig, plan: Plan, memory: AgentMemory) -> bool
     return not memory.previous_required or any(step.persists and step.changes for step in plan.steps)
 
 
-def asked_already(memory: AgentMemory, boot: str, now: datetime, within_s: float) -> RebootDecision | None:
+def standing_request(memory: AgentMemory, boot: str, now: datetime, within_s: float) -> RebootDecision | None:
     """What is next where the machine was asked to reboot in this boot, whatever it is to have by now; None: it was not.
 
     Nothing takes the question back, so the node must not be given to its users until the machine has rebooted.
@@ -65,8 +65,8 @@ def next_step(memory: AgentMemory, boot: str, now: datetime, within_s: float) ->
         return RebootDecision(RebootStep.NOT_NEEDED)
     if applied.reboot_strategy != RebootStrategy.IF_REQUIRED:
         return RebootDecision(RebootStep.LEFT_TO_PEOPLE)
-    if asked := asked_already(memory, boot, now, within_s):
-        return asked
+    if standing := standing_request(memory, boot, now, within_s):
+        return standing
     if memory.forgotten == boot:
         return RebootDecision(RebootStep.FORGOTTEN)
     earliest = now

@@ -7,6 +7,7 @@ counts is matched by ids: the isolation that the request has led to, those after
 from gpuledger.domain.fact import Fact, Handlers
 from gpuledger.domain.machineconfig.rows import ConfigMaintenanceRow
 from gpuledger.domain.machineconfig.state import Rollout
+from gpuledger.domain.maintenance.lapses import HISTORY
 from gpuledger.domain.maintenance.rows import DRAINING, FINISHED, SUPERSEDED
 from gpuledger.events.maintenance import (
     NodeDrainChanged,
@@ -19,9 +20,6 @@ from gpuledger.events.maintenance import (
     NodeIsolationFailed,
     NodeIsolationSuperseded,
 )
-
-NOT_CARRIED_OUT = ("Expired", "Imported")
-"""Why an isolation is not carried out where only a new request brings it about."""
 
 NODE_GONE = "NodeGone"
 """Why an isolation is not carried out of a Node that another one has replaced, of which nothing is said by that."""
@@ -53,7 +51,7 @@ def _isolation_superseded(state: Rollout, fact: Fact, data: NodeIsolationSuperse
     row = _of_isolation(state, fact, data.intent)
     if row is None:
         return
-    if data.reason in NOT_CARRIED_OUT:
+    if data.reason in HISTORY:
         _put(state, row._replace(failed_at=fact.event.time, message=data.message))
     elif data.reason == NODE_GONE:
         is_over = row.requested_at is None and row.is_answered and not row.intent_cordons
